@@ -1,0 +1,35 @@
+"""Fixtures that every test may use; what a machine lacks is skipped loudly, and is a failure in CI."""
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED_DATA = ROOT.parent / "shared" / "data"
+
+
+def missing(what: str) -> NoReturn:
+    """Skip on a stranger's machine; fail in CI, where nothing may be missing."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{what} is missing, and CI must have it")
+    pytest.skip(f"{what} is missing on this machine")
+
+
+@pytest.fixture(autouse=True)
+def private_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep every test away from the person's own cache and data directory."""
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("SLATEWISE_CACHE", str(cache))
+    monkeypatch.delenv("SLATEWISE_DATA", raising=False)
+    return cache
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The directory with the real archives (ml-100k.zip, ml-1m.zip, anime-5k.zip)."""
+    directory = Path(os.environ.get("SLATEWISE_DATA", SHARED_DATA))
+    if not (directory / "ml-100k.zip").is_file():
+        missing(f"the directory with real data (SLATEWISE_DATA={directory})")
+    return directory
