@@ -1,0 +1,268 @@
+"""The catalogue: everything a policy needs to know about items and about people in general."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from slatewise import __version__
+from slatewise.embeddings import BprSettings, Factors, train_bpr
+from slatewise.identifiers import Identifiers, PackedText
+from slatewise.model_files import Arrays, CatalogError, read_model, write_model
+from slatewise.population import fit_population, item_log_odds, item_scale, mean_and_covariance
+
+if TYPE_CHECKING:
+    from slatewise.dataset import Dataset
+
+__all__ = ["Catalog", "CatalogError"]
+
+LARGEST = {"items": 50_000_000, "dim": 4_096, "categories": 10_000}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Catalog:
+    """Items with their vectors, and the population of users; frozen.
+
+    Items stand in the order of their ids. Normalisation: the longest item vector has length 1, and user
+    vectors are scaled the other way, so that inner products stay what training made them.
+
+    vectors: (n_items, dim) float32; log_odds: (n_items,), the crowd's log-odds of liking each item;
+    population_mean: (dim,) and population_covariance: (dim, dim), of the training users' vectors;
+    categories: (n_items, n_categories) indicators; about: where all this came from.
+    """
+
+    item_ids: Identifiers
+    titles: PackedText
+    category_names: tuple[str, ...]
+    categories: NDArray[np.bool_]
+    vectors: NDArray[np.float32]
+    log_odds: NDArray[np.float64]
+    population_mean: NDArray[np.float64]
+    population_covariance: NDArray[np.float64]
+    about: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        _check(self)
+        for array in (self.categories, self.vectors, self.log_odds, self.population_mean, self.population_covariance):
+            array.flags.writeable = False
+
+    @classmethod
+    def train(
+        cls, dataset: "Dataset", settings: BprSettings | None = None, on_epoch: Callable[[], None] | None = None
+    ) -> Self:
+        """Learn item vectors by BPR-MF from these users and describe the population."""
+        settings = settings or BprSettings()
+        factors = train_bpr(dataset, settings, on_epoch)
+        return cls.from_factors(dataset, factors, {"method": "bpr", **asdict(settings)})
+
+    @classmethod
+    def from_factors(cls, dataset: "Dataset", factors: Factors, training: dict[str, Any]) -> Self:
+        """Normalise factors of the data set's users and items into a catalogue."""
+        scale = item_scale(factors.item_vectors)
+        mean, covariance = mean_and_covariance(factors.user_vectors / scale)
+        return cls(
+            item_ids=Identifiers.of(dataset.item_ids.tolist()),
+            titles=PackedText.pack(dataset.titles),
+            category_names=dataset.category_names,
+            categories=dataset.categories.copy(),
+            vectors=(factors.item_vectors * scale).astype(np.float32),
+            log_odds=item_log_odds(np.bincount(dataset.items, minlength=dataset.n_items), dataset.n_users),
+            population_mean=mean,
+            population_covariance=covariance,
+            about=_about(dataset, training),
+        )
+
+    @classmethod
+    def from_vectors(
+        cls,
+        item_ids: Iterable[Any],
+        vectors: ArrayLike,
+        *,
+        titles: Sequence[str] | None = None,
+        categories: Sequence[str | Iterable[str] | None] | None = None,
+        interactions: "Dataset | None" = None,
+    ) -> Self:
+        """Make a catalogue of item vectors that exist already, such as text or image embeddings.
+
+        With interactions the crowd's log-odds and the spread of users in this space are estimated from them;
+        without, every item is equally likely and users are N(0, I). `categories` are names or `"A|B"` per item.
+        """
+        ids = list(item_ids)
+        matrix = np.array(vectors, dtype=np.float64)
+        if matrix.ndim != 2 or len(matrix) != len(ids):
+            raise CatalogError(f"{len(ids)} items need vectors of shape ({len(ids)}, dim), not {matrix.shape}")
+        order = _order(ids)
+        names, indicators = _indicators(categories if categories is not None else [None] * len(ids))
+        matrix = matrix[order] * (item_scale(matrix) if np.isfinite(matrix).all() else 1.0)
+        sorted_ids = Identifiers.of([ids[at] for at in order])
+        population = _population(sorted_ids, matrix, interactions)
+        return cls(
+            item_ids=sorted_ids,
+            titles=PackedText.pack([str((titles or ids)[at]) for at in order]),
+            category_names=names,
+            categories=indicators[order],
+            vectors=matrix.astype(np.float32),
+            log_odds=population[0],
+            population_mean=population[1],
+            population_covariance=population[2],
+            about=_about(interactions, {"method": "vectors", "dim": matrix.shape[1]}),
+        )
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Read a saved catalogue; hash, version, shapes, finiteness and sizes are checked."""
+        arrays, about, _ = read_model(Path(directory))
+        try:
+            ids = arrays["item_ids"] if "item_ids" in arrays else _text(arrays, "item_ids")
+            return cls(
+                item_ids=Identifiers(about["item_id_kind"], ids),
+                titles=_text(arrays, "titles"),
+                category_names=tuple(_text(arrays, "category_names")),
+                categories=arrays["categories"].astype(bool),
+                vectors=arrays["vectors"],
+                log_odds=arrays["log_odds"],
+                population_mean=arrays["population_mean"],
+                population_covariance=arrays["population_covariance"],
+                about=about["origin"],
+            )
+        except (KeyError, IndexError, UnicodeDecodeError) as error:
+            raise CatalogError(f"{directory} is not a whole catalogue ({error!r}); train or copy it again") from error
+
+    def save(self, directory: str | Path) -> str:
+        """Write safetensors and a JSON manifest; return the sha256 of the arrays."""
+        arrays: Arrays = {
+            "vectors": self.vectors,
+            "categories": self.categories.astype(np.uint8),
+            "log_odds": self.log_odds,
+            "population_mean": self.population_mean,
+            "population_covariance": self.population_covariance,
+            **_packed("titles", self.titles),
+            **_packed("category_names", PackedText.pack(self.category_names)),
+        }
+        ids = self.item_ids.values
+        arrays |= _packed("item_ids", ids) if isinstance(ids, PackedText) else {"item_ids": ids}
+        return write_model(Path(directory), arrays, {"item_id_kind": self.item_ids.kind, "origin": self.about})
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return len(self.item_ids)
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions of the vectors."""
+        return int(self.vectors.shape[1])
+
+    @property
+    def n_categories(self) -> int:
+        """Number of categories."""
+        return len(self.category_names)
+
+    def index_of(self, item_id: object) -> int:
+        """Return the number of an item; an unknown id is an error that names it."""
+        place = self.item_ids.find(item_id)
+        if place is None:
+            raise CatalogError(f"item {item_id!r} is not in the catalogue; `slatewise catalog show` lists its items")
+        return place
+
+    def categories_of(self, item: int) -> tuple[str, ...]:
+        """Names of the categories of one item, by its number."""
+        return tuple(self.category_names[at] for at in np.flatnonzero(self.categories[item]))
+
+    def __repr__(self) -> str:
+        source = self.about.get("data", {}).get("name", "vectors brought along")
+        return f"Catalog({self.n_items:,} items, {self.n_categories} categories, dim {self.dim}, from {source!r})"
+
+
+def _check(catalog: Catalog) -> None:
+    """Refuse a catalogue whose parts do not fit each other or are not finite."""
+    n_items, dim = len(catalog.item_ids), catalog.vectors.shape[-1] if catalog.vectors.ndim == 2 else 0
+    sizes = {"items": n_items, "dim": dim, "categories": len(catalog.category_names)}
+    for what, size in sizes.items():
+        if size > LARGEST[what] or (size == 0 and what != "categories"):
+            raise CatalogError(f"a catalogue needs 1 to {LARGEST[what]:,} {what}, this one has {size:,}")
+    expected = {
+        "vectors": (n_items, dim),
+        "log_odds": (n_items,),
+        "categories": (n_items, sizes["categories"]),
+        "population_mean": (dim,),
+        "population_covariance": (dim, dim),
+    }
+    for name, shape in expected.items():
+        array = getattr(catalog, name)
+        if array.shape != shape:
+            raise CatalogError(f"{name} has shape {array.shape}, but {n_items} items of {dim} dimensions need {shape}")
+        if not np.isfinite(array).all():
+            raise CatalogError(f"{name} holds NaN or infinite values; every number must be finite")
+    if len(catalog.titles) != n_items:
+        raise CatalogError(f"there are {len(catalog.titles)} titles for {n_items} items")
+
+
+def _about(dataset: "Dataset | None", training: dict[str, Any]) -> dict[str, Any]:
+    about: dict[str, Any] = {"slatewise": __version__, "training": training}
+    if dataset is not None:
+        about["data"] = {**dataset.describe(), "sha256": dataset.digest}
+    return about
+
+
+def _order(ids: list[Any]) -> list[int]:
+    try:
+        Identifiers.of(ids)
+    except (TypeError, OverflowError) as error:
+        raise CatalogError(str(error)) from error
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+    for first, second in pairwise(order):
+        if ids[first] == ids[second]:
+            raise CatalogError(f"item {ids[first]!r} stands twice; ids must be distinct")
+    return order
+
+
+def _indicators(categories: Sequence[str | Iterable[str] | None]) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
+    listed = [{name.strip() for name in _names(one)} - {""} for one in categories]
+    names = tuple(sorted(set().union(*listed)))
+    place = {name: at for at, name in enumerate(names)}
+    matrix = np.zeros((len(listed), len(names)), dtype=bool)
+    for row, one in enumerate(listed):
+        matrix[row, [place[name] for name in one]] = True
+    return names, matrix
+
+
+def _names(categories: str | Iterable[str] | None) -> Iterable[str]:
+    if categories is None:
+        return ()
+    return categories.split("|") if isinstance(categories, str) else categories
+
+
+def _population(
+    ids: Identifiers, vectors: NDArray[np.float64], dataset: "Dataset | None"
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Log-odds of the items, mean and covariance of the users."""
+    dim = vectors.shape[1]
+    if dataset is None:
+        return np.zeros(len(ids)), np.zeros(dim), np.eye(dim)
+    places = [ids.find(item_id) for item_id in dataset.item_ids.tolist()]
+    if None in places:
+        missing = dataset.item_ids.tolist()[places.index(None)]
+        raise CatalogError(
+            f"the interactions are about item {missing!r}, which has no vector; give one or leave it out"
+        )
+    liked = np.array(places)[dataset.items]
+    log_odds = item_log_odds(np.bincount(liked, minlength=len(ids)), dataset.n_users)
+    return log_odds, *fit_population(vectors, log_odds, liked, dataset.user_starts)
+
+
+def _packed(name: str, text: PackedText) -> Arrays:
+    return {f"{name}.utf8": text.buffer, f"{name}.ends": text.ends}
+
+
+def _text(arrays: Arrays, name: str) -> PackedText:
+    text = PackedText(arrays[f"{name}.utf8"], arrays[f"{name}.ends"])
+    ends = text.ends
+    if len(ends) and (ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] != len(text.buffer)):
+        raise IndexError(f"{name} does not fit its buffer")
+    text.buffer.tobytes().decode()
+    return text

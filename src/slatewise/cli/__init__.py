@@ -1,0 +1,35 @@
+"""The command line; its verbs are the stages of the flow."""
+
+from typing import Annotated
+
+import typer
+
+from slatewise import __version__
+from slatewise.cli import catalog, data, demo, train
+
+app = typer.Typer(
+    help="Slates that learn: varied short lists of items, personalised click by click.",
+    epilog="Start with: slatewise data describe ml-100k",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(data.app, name="data")
+app.command("train", epilog=train.EXAMPLE)(train.train)
+app.add_typer(catalog.app, name="catalog")
+app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"slatewise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    del version

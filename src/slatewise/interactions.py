@@ -1,0 +1,109 @@
+"""From checked columns to arrays of positive (user, item) pairs: duplicates, rule, dense numbering."""
+
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from slatewise.tables import DataError, numbers
+
+Integers = NDArray[np.integer[Any]]
+
+COMPARISONS: dict[str, Callable[[Any, float], Any]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+}
+
+
+def parse_rule(rule: str) -> Callable[[Any], Any]:
+    """Turn a rule such as `> 3` or `>= 0.5` into a test on an array of ratings."""
+    match = re.fullmatch(r"\s*(>=|<=|==|>|<)\s*(-?[0-9]+(?:\.[0-9]+)?)\s*", rule)
+    if not match:
+        raise DataError(f"the rule {rule!r} is not understood; write for example '> 3', '>= 0.5' or 'all'")
+    compare, threshold = COMPARISONS[match[1]], float(match[2])
+    return lambda ratings: compare(ratings, threshold)
+
+
+def codes(column: pl.Series) -> tuple[Integers, pl.Series | None]:
+    """Number the ids of a column: integers are their own codes, text is numbered in sorted order."""
+    if column.dtype.is_integer():
+        return column.to_numpy(), None
+    names = column.unique().sort()
+    numbered = pl.DataFrame({"name": names, "code": np.arange(len(names))})
+    joined = pl.DataFrame({"name": column}).join(numbered, on="name", how="left", maintain_order="left")
+    return joined["code"].to_numpy(), names
+
+
+def compress(values: Integers) -> tuple[Integers, NDArray[np.int32]]:
+    """Return the distinct values in order, and for each value its place among them.
+
+    The same as `np.unique(values, return_inverse=True)`, by table instead of by sorting where the range is small.
+    """
+    low, high = int(values.min()), int(values.max())
+    if high - low > 4 * len(values) + 1_000:
+        distinct, places = np.unique(values, return_inverse=True)
+        return distinct, places.astype(np.int32)
+    shifted = values - low if low else values
+    present = np.zeros(high - low + 1, dtype=bool)
+    present[shifted] = True
+    table = np.cumsum(present, dtype=np.int32)
+    table -= 1
+    return np.flatnonzero(present) + low, table[shifted]
+
+
+def last_of_each_pair(users: Integers, items: Integers, times: NDArray[Any] | None) -> NDArray[np.intp] | None:
+    """Return the rows to keep, sorted by user and item, so that each pair stays once: its latest row.
+
+    Without times the latest row is the last one of the table. None means that every row stays as it is,
+    because the table is sorted already and has no duplicates.
+    """
+    in_order = items[1:] > items[:-1]
+    in_order &= users[1:] == users[:-1]
+    in_order |= users[1:] > users[:-1]
+    if in_order.all():
+        return None
+    keys = (items, users) if times is None else (times, items, users)
+    order = np.lexsort(keys)
+    ordered_users, ordered_items = users[order], items[order]
+    is_last = np.ones(len(order), dtype=bool)
+    is_last[:-1] = (ordered_users[1:] != ordered_users[:-1]) | (ordered_items[1:] != ordered_items[:-1])
+    return order[is_last]
+
+
+def positive_rows(
+    frame: pl.DataFrame, pairs: tuple[Integers, Integers], label: str, positive: str | None
+) -> tuple[NDArray[np.intp] | None, list[str]]:
+    """Rows that are positive, each pair once (its latest row), sorted; None for all rows as they stand."""
+    notes: list[str] = []
+    n_rows = len(frame)
+    ratings = numbers(frame["rating"], label) if "rating" in frame.columns else None
+    times = numbers(frame["timestamp"], label) if "timestamp" in frame.columns else None
+    rows = last_of_each_pair(*pairs, None if times is None else times.fill_null(0).to_numpy())
+    kept = n_rows if rows is None else len(rows)
+    if kept < n_rows:
+        notes.append(f"{n_rows - kept:,} duplicate rows left out (the latest of each user and item counts)")
+    if positive is None or positive == "all":
+        if positive is None and ratings is not None:
+            notes.append(f"all rows count as positive, ratings {_range(ratings)}; choose with a rule such as '> 3'")
+        return rows, notes
+    if ratings is None:
+        raise DataError(f"{label} has no column 'rating', so the rule {positive!r} has nothing to test; use 'all'")
+    if ratings.null_count():
+        notes.append(f"{ratings.null_count():,} rows without a rating left out")
+        ratings = ratings.cast(pl.Float64).fill_null(float("nan"))
+    is_positive = np.asarray(parse_rule(positive)(ratings.to_numpy()))
+    rows = np.flatnonzero(is_positive) if rows is None else rows[is_positive[rows]]
+    if not len(rows):
+        raise DataError(f"{label}: no rating is {positive} (they run from {_range(ratings)})")
+    return rows, notes
+
+
+def _range(ratings: pl.Series) -> str:
+    return f"{ratings.min()!s} to {ratings.max()!s}"

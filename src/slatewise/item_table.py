@@ -1,0 +1,61 @@
+"""The table of items: one row per item in the order of ids, titles and categories cleaned up."""
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from slatewise.tables import align, identifiers, require_columns
+
+
+def places(part: pl.Series, whole: pl.Series) -> NDArray[np.int32]:
+    """For each id of a sorted part its place in the sorted whole."""
+    return whole.search_sorted(part).to_numpy().astype(np.int32)
+
+
+def item_table(
+    frame: pl.DataFrame | None, rated: tuple[pl.Series, str], labels: tuple[str, str], keep_unrated: bool
+) -> tuple[pl.DataFrame, list[str]]:
+    """One row per item in the order of ids: item_id, title, categories; and what had to be cleaned up."""
+    ids = pl.DataFrame({"item_id": rated[0]})
+    if frame is None:
+        blank = ids.with_columns(title=pl.col("item_id").cast(pl.String), categories=pl.lit(None, pl.String))
+        return blank, []
+    require_columns(frame, ("item_id",), labels[1])
+    column = identifiers(frame["item_id"], labels[1])
+    align(rated, column, labels)
+    known = pl.DataFrame([column[0].cast(rated[0].dtype), *(_text(frame, name) for name in ("title", "categories"))])
+    unique = known.unique("item_id", keep="first", maintain_order=True)
+    without_row = ids.join(unique, on="item_id", how="anti")
+    unrated = unique.join(ids, on="item_id", how="anti")
+    if keep_unrated:
+        ids = pl.concat([ids, unrated.select("item_id")]).sort("item_id")
+    table = ids.join(unique, on="item_id", how="left", maintain_order="left")
+    table = table.with_columns(pl.col("title").fill_null(pl.col("item_id").cast(pl.String)))
+    counts = {
+        f"items stand twice in {labels[1]} (the first row counts)": len(known) - len(unique),
+        f"items have no row in {labels[1]} (their id is their title)": len(without_row),
+        "items nobody liked " + ("kept" if keep_unrated else "left out"): len(unrated),
+    }
+    return table, [f"{count:,} {what}" for what, count in counts.items() if count]
+
+
+def _text(frame: pl.DataFrame, name: str) -> pl.Series:
+    if name not in frame.columns:
+        return pl.Series(name, [None] * len(frame), dtype=pl.String)
+    return frame[name].cast(pl.String).str.strip_chars().replace("", None)
+
+
+def multi_hot(categories: pl.Series) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
+    """Return the sorted category names and the indicator matrix (n_items, n_categories)."""
+    exploded = (
+        pl.DataFrame({"categories": categories})
+        .with_row_index("row")
+        .with_columns(pl.col("categories").str.split("|"))
+        .explode("categories")
+        .with_columns(pl.col("categories").str.strip_chars())
+        .filter(pl.col("categories").is_not_null() & (pl.col("categories") != ""))
+    )
+    names = exploded["categories"].unique().sort()
+    matrix = np.zeros((len(categories), len(names)), dtype=bool)
+    matrix[exploded["row"].to_numpy(), places(exploded["categories"], names)] = True
+    return tuple(names), matrix

@@ -1,0 +1,125 @@
+"""Arrays on disk without pickle: one safetensors file, and a JSON manifest that holds its sha256.
+
+Both files are written under temporary names and renamed, the manifest last. The manifest names the file of
+arrays by its hash, so whoever reads during a save, or after a crash in the middle of one, sees the old
+model or the new one, never a mixture.
+"""
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+Arrays = dict[str, NDArray[Any]]
+
+MANIFEST = "catalog.json"
+FORMAT = "slatewise-catalog"
+VERSION = 1
+LARGEST_MANIFEST = 1 << 20
+LARGEST_ARRAYS = 64 << 30
+FILE_NAME = re.compile(r"catalog-[0-9a-f]{16}\.safetensors")
+
+
+class CatalogError(ValueError):
+    """A catalogue that cannot be used; the message says which file, what is wrong, and the way out."""
+
+
+def write_model(directory: Path, arrays: Arrays, about: dict[str, Any]) -> str:
+    """Write arrays and their description; return the sha256 of the arrays. The same input gives the same bytes."""
+    directory.mkdir(parents=True, exist_ok=True)
+    content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    sha256 = hashlib.sha256(content).hexdigest()
+    name = f"catalog-{sha256[:16]}.safetensors"
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "arrays": {"file": name, "sha256": sha256, "bytes": len(content)},
+        "about": about,
+    }
+    manifest["sha256"] = _digest(manifest)
+    _replace(directory / name, content)
+    _replace(directory / MANIFEST, (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode())
+    for other in directory.glob("catalog-*.safetensors"):
+        if other.name != name:
+            other.unlink(missing_ok=True)
+    return sha256
+
+
+def read_model(directory: Path) -> tuple[Arrays, dict[str, Any], str]:
+    """Read and check what `write_model` wrote: arrays, description, sha256 of the arrays."""
+    manifest = read_manifest(directory)
+    expected = manifest["arrays"]
+    path = directory / expected["file"]
+    _check_arrays_file(path, expected)
+    try:
+        return load_file(path), manifest["about"], expected["sha256"]
+    except (SafetensorError, OSError) as error:
+        raise CatalogError(f"{path} is not a readable safetensors file ({error}); train or copy it again") from error
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """Read the manifest alone and check its own hash, format and version."""
+    path = directory / MANIFEST
+    if not path.is_file():
+        raise CatalogError(f"{directory} holds no catalogue ({MANIFEST} is missing); make one with `slatewise train`")
+    if path.stat().st_size > LARGEST_MANIFEST:
+        raise CatalogError(f"{path} is larger than a manifest can be ({LARGEST_MANIFEST:,} bytes)")
+    try:
+        manifest = json.loads(path.read_bytes())
+        claimed = manifest.pop("sha256")
+    except (ValueError, RecursionError, AttributeError, KeyError, TypeError) as error:
+        raise CatalogError(f"{path} is not a catalogue manifest; train or copy the catalogue again") from error
+    if manifest.get("format") != FORMAT or claimed != _digest(manifest):
+        raise CatalogError(f"{path} is damaged: its sha256 does not match; train or copy the catalogue again")
+    if manifest["version"] != VERSION:
+        raise CatalogError(
+            f"{path} has version {manifest['version']}, this slatewise reads version {VERSION}; train it again"
+        )
+    return dict(manifest)
+
+
+def _check_arrays_file(path: Path, expected: dict[str, Any]) -> None:
+    if not FILE_NAME.fullmatch(path.name) or path.name != expected["file"]:
+        raise CatalogError(f"the manifest names the file {expected['file']!r}, which is not a catalogue's")
+    if not path.is_file():
+        raise CatalogError(f"{path} is missing; train or copy the catalogue again")
+    size = path.stat().st_size
+    if size != expected["bytes"] or size > LARGEST_ARRAYS:
+        raise CatalogError(f"{path} is damaged: {size:,} bytes instead of {expected['bytes']:,}")
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != expected["sha256"]:
+        raise CatalogError(f"{path} is damaged: its sha256 does not match; train or copy the catalogue again")
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,51 @@
+"""What the crowd is like: how often each item is liked, and how people's vectors are spread."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating[Any]]
+
+RIDGE = 1.0
+
+
+def item_log_odds(counts: NDArray[np.integer[Any]], n_users: int) -> Floats:
+    """Log-odds that a user likes each item, with half a user added on both sides, so that they are finite."""
+    return np.log((counts + 0.5) / (n_users - counts + 0.5))
+
+
+def item_scale(item_vectors: Floats) -> float:
+    """Factor that makes the longest item vector one long; user vectors are divided by it.
+
+    BPR fixes only the inner products: (c P, Q / c) is the same model for every c. One stated scale makes
+    a prior such as the paper's N(m, λI) mean the same thing on every data set, and gives the bound
+    |x| <= 1 that the paper's derivation of (6) and its Theorem 1 assume.
+    """
+    longest = float(np.sqrt(np.max(np.einsum("id,id->i", item_vectors, item_vectors), initial=0.0)))
+    return 1.0 / longest if longest > 0 else 1.0
+
+
+def mean_and_covariance(user_vectors: Floats) -> tuple[Floats, Floats]:
+    """Mean and covariance of the users' vectors; a single user has covariance zero."""
+    mean = user_vectors.mean(axis=0)
+    deviations = user_vectors - mean
+    return mean, deviations.T @ deviations / max(len(user_vectors) - 1, 1)
+
+
+def fit_population(
+    vectors: Floats, log_odds: Floats, liked: NDArray[np.integer[Any]], user_starts: NDArray[np.integer[Any]]
+) -> tuple[Floats, Floats]:
+    """Mean and covariance of users' vectors in a space that was brought along, from who liked what.
+
+    One Newton step of logistic regression from the crowd's log-odds o, with ridge 1. With the information
+    H = Σ p(1-p) x xᵀ + I, p = σ(o): the mean is the weighted fit of o by m·x, and each user's deviation is
+    H⁻¹ (Σ over liked items of x - Σ p x). `liked` lists the items of user after user.
+    """
+    shares = 1.0 / (1.0 + np.exp(-log_odds))
+    weighted = vectors * (shares * (1.0 - shares))[:, None]
+    information = weighted.T @ vectors + RIDGE * np.eye(vectors.shape[1])
+    sums = np.add.reduceat(vectors[liked], user_starts[:-1], axis=0)
+    deviations: Floats = np.linalg.solve(information, (sums - shares @ vectors).T).T
+    mean: Floats = np.linalg.solve(information, weighted.T @ log_odds)
+    return mean, mean_and_covariance(deviations)[1]

@@ -1,0 +1,108 @@
+"""A world whose truth is known: people with taste vectors, items with categories, popularity with a long tail."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slatewise.dataset import Dataset
+
+Floats = NDArray[np.float64]
+
+CHUNK_CELLS = 20_000_000
+CATEGORIES = (
+    *("Adventure", "Biography", "Comedy", "Crime", "Documentary", "Drama", "Family", "Fantasy", "History"),
+    *("Horror", "Music", "Mystery", "Nature", "Romance", "Satire", "Science Fiction", "Sport", "Travel"),
+)
+FIRST_WORDS = (
+    *("Amber", "Borrowed", "Crooked", "Distant", "Electric", "Forgotten", "Gentle", "Hollow", "Invisible", "Jade"),
+    *("Kindred", "Lunar", "Midnight", "Northern", "Open", "Paper", "Quiet", "Restless", "Silver", "Tidal"),
+)
+SECOND_WORDS = (
+    *("Archive", "Bridge", "Carnival", "Detective", "Engine", "Frontier", "Garden", "Harbour", "Island", "Journey"),
+    *("Kingdom", "Lantern", "Machine", "Notebook", "Orchard", "Planet", "Question", "River", "Summer", "Voyage"),
+)
+
+
+@dataclass(frozen=True)
+class WorldSize:
+    """How large a synthetic world is."""
+
+    n_users: int = 800
+    n_items: int = 400
+    n_categories: int = 12
+    dim: int = 8
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """The data set that people see, and the truth behind it: P(like) = σ(popularity + taste · vector)."""
+
+    dataset: Dataset
+    tastes: Floats
+    vectors: Floats
+    popularity: Floats
+
+
+def make_world(size: WorldSize | None = None, seed: int = 0) -> World:
+    """Draw a world; the same size and seed always give the same one."""
+    size = size or WorldSize()
+    random = np.random.default_rng(seed)
+    categories = _draw_categories(size, random)
+    centres = random.normal(size=(size.n_categories, size.dim))
+    vectors = categories @ centres / categories.sum(axis=1, keepdims=True)
+    vectors += 0.3 * random.normal(size=vectors.shape)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    popularity = 1.0 - 1.1 * np.log(random.permutation(size.n_items) + 1.0)
+    tastes = random.normal(size=(size.n_users, size.dim))
+    users, items = _draw_likes(tastes, vectors, popularity, random)
+    dataset = Dataset(
+        name="synthetic",
+        user_ids=np.arange(size.n_users),
+        item_ids=np.arange(size.n_items),
+        titles=_titles(size.n_items),
+        category_names=_category_names(size.n_categories),
+        categories=categories,
+        users=users,
+        items=items,
+    )
+    return World(dataset, tastes, vectors, popularity)
+
+
+def _draw_categories(size: WorldSize, random: np.random.Generator) -> NDArray[np.bool_]:
+    """One to three categories per item, some categories more common than others."""
+    weights = 1.0 / np.sqrt(np.arange(size.n_categories) + 1.0)
+    keys = random.random((size.n_items, size.n_categories)) ** (1.0 / weights)
+    ranks = np.argsort(np.argsort(-keys, axis=1), axis=1)
+    return ranks < random.integers(1, 4, size=(size.n_items, 1))
+
+
+def _draw_likes(
+    tastes: Floats, vectors: Floats, popularity: Floats, random: np.random.Generator
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Draw who likes what, in chunks of users; who likes nothing gets the item most likely for them."""
+    users, items = [], []
+    step = max(1, CHUNK_CELLS // len(vectors))
+    for start in range(0, len(tastes), step):
+        logits = popularity + tastes[start : start + step] @ vectors.T
+        likes = random.logistic(size=logits.shape) < logits
+        lonely = np.flatnonzero(~likes.any(axis=1))
+        likes[lonely, logits[lonely].argmax(axis=1)] = True
+        chunk_users, chunk_items = np.nonzero(likes)
+        users.append((chunk_users + start).astype(np.int32))
+        items.append(chunk_items.astype(np.int32))
+    return np.concatenate(users), np.concatenate(items)
+
+
+def _titles(n_items: int) -> tuple[str, ...]:
+    words = len(FIRST_WORDS) * len(SECOND_WORDS)
+    titles = []
+    for item in range(n_items):
+        first, second = FIRST_WORDS[item % len(FIRST_WORDS)], SECOND_WORDS[(item * 7 + item // 20) % len(SECOND_WORDS)]
+        titles.append(f"{first} {second}" + (f" {item // words + 1}" if item >= words else ""))
+    return tuple(titles)
+
+
+def _category_names(n_categories: int) -> tuple[str, ...]:
+    more = (f"Category {number}" for number in range(len(CATEGORIES) + 1, n_categories + 1))
+    return tuple(sorted((*CATEGORIES, *more)[:n_categories]))

@@ -1,0 +1,192 @@
+"""Read and check tables of interactions and items, from files or from data frames.
+
+Every problem a table can have is either a `DataError` that names file, line or column and the way out, or a
+clean-up that is counted and reported. Ids keep their type: text stays text, integers stay integers.
+"""
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+IDENTIFIERS = ("user_id", "item_id")
+PARQUET_SUFFIXES = {".parquet", ".pq"}
+SEPARATORS = ",\t;|"
+CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+
+
+class DataError(ValueError):
+    """The data cannot be used as it is; the message says what is wrong, where, and the way out."""
+
+
+def read_table(path: str | Path) -> pl.DataFrame:
+    """Read a CSV (comma, tab, semicolon or bar separated, UTF-8) or Parquet file.
+
+    Columns of a CSV file come back as text, except id columns that hold only plain integers: `7` becomes an
+    integer, a column with `007` in it stays text.
+    """
+    path = Path(path)
+    try:
+        if path.suffix.lower() in PARQUET_SUFFIXES:
+            return pl.read_parquet(path)
+        return _integers_where_plain(_read_csv(path))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{path} cannot be read: {_first_line(error)}") from error
+
+
+def as_polars(frame: Any, label: str) -> pl.DataFrame:
+    """Turn a polars or pandas data frame into a polars one, without pyarrow."""
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    if isinstance(frame, pl.LazyFrame):
+        return frame.collect()
+    if type(frame).__module__.split(".")[0] != "pandas":
+        kind = type(frame).__name__
+        raise DataError(f"{label} is a {kind}; give a polars or pandas DataFrame, or a file to from_files")
+    return pl.DataFrame([_from_pandas(frame[name], str(name)) for name in frame.columns])
+
+
+def require_columns(frame: pl.DataFrame, required: tuple[str, ...], label: str) -> None:
+    """Refuse a table without the columns it must have."""
+    absent = [name for name in required if name not in frame.columns]
+    if absent:
+        found = ", ".join(frame.columns) or "none"
+        raise DataError(
+            f"{label} has no column {' and '.join(map(repr, absent))} (found: {found}); "
+            f"rename the columns that hold them"
+        )
+
+
+def identifiers(column: pl.Series, label: str) -> tuple[pl.Series, str]:
+    """Check an id column; return it as integers or text together with its kind: `int`, `str` or `uuid`."""
+    if column.dtype == pl.Object:
+        column, kind = _object_identifiers(column, label)
+    elif column.dtype.is_integer():
+        column, kind = column if column.dtype == pl.Int32 else column.cast(pl.Int64), "int"
+    elif column.dtype in (pl.String, pl.Categorical, pl.Enum):
+        column, kind = column.cast(pl.String), "str"
+    else:
+        _refuse_missing(column.is_null() | _is_nan(column), column.name, label)
+        raise DataError(
+            f"{label}: column {column.name!r} holds {column.dtype} values; ids must be integers, text or UUIDs"
+        )
+    absent = column.is_null()
+    if kind != "int":
+        absent |= column.str.strip_chars().str.to_lowercase().is_in(["", "nan"])
+    _refuse_missing(absent, column.name, label)
+    return column, kind
+
+
+def numbers(column: pl.Series, label: str) -> pl.Series:
+    """Check a column of ratings or timestamps; text is parsed, missing values stay null."""
+    if column.dtype.is_temporal():
+        return column.to_physical()
+    if column.dtype.is_integer():
+        return column
+    parsed = column.cast(pl.Float64, strict=False) if column.dtype != pl.Object else column
+    wrong = (parsed.is_null() & column.is_not_null()) | parsed.is_infinite().fill_null(False)
+    if column.dtype in (pl.Object, pl.Boolean):
+        raise DataError(f"{label}: column {column.name!r} holds {column.dtype} values, not numbers")
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise DataError(f"{label}, {_line(row)}: {column.name} {column[row]!r} is not a finite number; mend it")
+    return parsed.fill_nan(None)
+
+
+def align(first: tuple[pl.Series, str], second: tuple[pl.Series, str], labels: tuple[str, str]) -> str:
+    """Return the common kind of two id columns, or refuse columns that could never match."""
+    if first[1] != second[1]:
+        raise DataError(
+            f"{first[0].name} is {first[1]} in {labels[0]} but {second[1]} in {labels[1]}, "
+            f"so nothing would match; give both the same type"
+        )
+    return first[1]
+
+
+def same_identifiers(interactions: pl.DataFrame, items: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Make the item ids of two files comparable: integers only when both files hold plain integers."""
+    kinds = {frame["item_id"].dtype for frame in (interactions, items) if "item_id" in frame.columns}
+    if kinds == {pl.Int64(), pl.String()}:
+        text = pl.col("item_id").cast(pl.String)
+        return interactions.with_columns(text), items.with_columns(text)
+    return interactions, items
+
+
+def _read_csv(path: Path) -> pl.DataFrame:
+    content = path.read_bytes()
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{path}, line {line}: not UTF-8 (byte 0x{content[error.start]:02x}); "
+            f"save the file as UTF-8, for example: iconv -f latin1 -t utf-8 {path.name}"
+        ) from error
+    header = content.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode()
+    if not header.strip():
+        raise DataError(f"{path} is empty; its first line must name the columns")
+    separator = max(SEPARATORS, key=header.count)
+    return pl.read_csv(content, separator=separator, infer_schema=False)
+
+
+def _integers_where_plain(frame: pl.DataFrame) -> pl.DataFrame:
+    for name in IDENTIFIERS:
+        if name in frame.columns and frame[name].str.contains(CANONICAL_INTEGER).all():
+            frame = frame.with_columns(pl.col(name).cast(pl.Int64))
+    return frame
+
+
+def _from_pandas(column: Any, name: str) -> pl.Series:
+    if column.dtype.kind in "iufbM":
+        return pl.Series(name, column.to_numpy())
+    values = column.astype(object).to_numpy(copy=True)
+    values[column.isna().to_numpy()] = None
+    if any(isinstance(value, uuid.UUID) for value in values):
+        return pl.Series(name, values.tolist(), dtype=pl.Object)
+    try:
+        return pl.Series(name, values.tolist())
+    except TypeError:
+        return pl.Series(name, values.tolist(), dtype=pl.Object)
+
+
+def _object_identifiers(column: pl.Series, label: str) -> tuple[pl.Series, str]:
+    values = column.to_list()
+    types = {type(value).__name__ for value in values if value is not None}
+    if types - {"UUID"}:
+        raise DataError(
+            f"{label}: column {column.name!r} mixes {', '.join(sorted(types))}; ids must all be integers, text or UUIDs"
+        )
+    return pl.Series(column.name, [None if value is None else str(value) for value in values], pl.String), "uuid"
+
+
+def _is_nan(column: pl.Series) -> pl.Series:
+    return column.is_nan().fill_null(False) if column.dtype.is_float() else column.is_null()
+
+
+def _refuse_missing(absent: pl.Series, name: str, label: str) -> None:
+    if absent.any():
+        row = int(absent.arg_max() or 0)
+        count = int(absent.sum())
+        raise DataError(
+            f"{label}, {_line(row)}: {name} is missing ({count:,} such rows in all); fill it or remove the row"
+        )
+
+
+def _line(row: int) -> str:
+    return f"line {row + 2} (row {row + 1})"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def original_identifiers(values: pl.Series, kind: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """Give ids back as what they were: an int64 array, or an object array of str or UUID."""
+    if kind == "int":
+        return values.to_numpy().astype(np.int64)
+    converted = [uuid.UUID(value) for value in values] if kind == "uuid" else values.to_list()
+    result = np.empty(len(converted), dtype=object)
+    result[:] = converted
+    return result

@@ -1,0 +1,142 @@
+"""The command line as a person uses it: a real process, its two streams and its exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+INTERACTIONS = """user_id,item_id,rating
+anna,tt1,5
+anna,tt2,4
+börje,tt1,5
+börje,tt3,1
+cléo,tt2,5
+cléo,tt3,4
+"""
+ITEMS = """item_id,title,categories
+tt1,Ärger im Büro,Comedy|Drama
+tt2,日本の夏,
+tt3,[bold]not markup[/bold],Drama
+tt9,Nobody's favourite,Horror
+"""
+
+
+def slatewise(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "slatewise", *map(str, arguments)]
+    return subprocess.run(  # noqa: S603
+        command, capture_output=True, text=True, check=False, env={**os.environ, **environment}, timeout=120
+    )
+
+
+@pytest.fixture
+def own_data(tmp_path: Path) -> list[str | Path]:
+    (tmp_path / "likes.csv").write_text(INTERACTIONS, encoding="utf-8")
+    (tmp_path / "items.csv").write_text(ITEMS, encoding="utf-8")
+    return ["--interactions", tmp_path / "likes.csv", "--items", tmp_path / "items.csv", "--positive", "> 3"]
+
+
+def test_own_tables_become_a_catalogue(own_data: list[str | Path], tmp_path: Path) -> None:
+    done = slatewise("train", *own_data, "--epochs", "3", "--dim", "2", "--out", tmp_path / "shop")
+    assert done.returncode == 0, done.stderr
+    assert "4 items in 3 categories, 2 dimensions" in done.stdout
+    assert "[bold]not markup[/bold]" in done.stdout
+    assert "1 items nobody liked kept" in done.stderr
+    shown = slatewise("catalog", "show", tmp_path / "shop", "--json", "--find", "büro")
+    [item] = json.loads(shown.stdout)["shown"]
+    assert item == {"id": "tt1", "title": "Ärger im Büro", "categories": ["Comedy", "Drama"], "liked_by": 0.625}
+
+
+def test_same_seed_same_hash(own_data: list[str | Path], tmp_path: Path) -> None:
+    def train(seed: str, out: str) -> str:
+        done = slatewise("train", *own_data, "--epochs", "2", "--seed", seed, "--out", tmp_path / out, "--json")
+        return str(json.loads(done.stdout)["sha256"])
+
+    assert train("1", "a") == train("1", "b") != train("2", "c")
+
+
+def test_train_share_trains_on_fewer_people(own_data: list[str | Path], tmp_path: Path) -> None:
+    done = slatewise("train", *own_data, "--epochs", "1", "--train-share", "0.6", "--out", tmp_path / "x", "--json")
+    assert json.loads(done.stdout)["data"]["users"] == 2
+
+
+@pytest.mark.parametrize("name", ["ml-100k", "ml-1m", "anime-5k"])
+def test_describe_prints_table_1(name: str, real_data: Path) -> None:
+    expected = {
+        "ml-100k": [942, 1_447, 55_375, 18, 0.0406],
+        "ml-1m": [6_038, 3_533, 575_281, 18, 0.0270],
+        "anime-5k": [4_704, 6_482, 345_717, 43, 0.0113],
+    }
+    done = slatewise("data", "describe", name, "--json", SLATEWISE_DATA=str(real_data))
+    keys = ["name", "users", "items", "interactions", "categories", "density"]
+    assert json.loads(done.stdout) == dict(zip(keys, [name, *expected[name]], strict=True))
+
+
+MISTAKES: dict[str, tuple[list[str], str]] = {
+    "unknown data set": (["data", "describe", "netflix"], "there is no data set 'netflix'; choose one of ml-100k"),
+    "no such file": (["train", "--interactions", "gone.csv", "--out", "x"], "gone.csv cannot be read: No such file"),
+    "no data at all": (["train", "--out", "x"], "give either --data NAME or --interactions FILE"),
+    "two kinds of data": (
+        ["train", "--data", "ml-100k", "--interactions", "a.csv", "--out", "x"],
+        "give either --data NAME or --interactions FILE",
+    ),
+    "not a catalogue": (["catalog", "show", "."], "holds no catalogue"),
+    "share above one": (
+        ["train", "--interactions", "{likes}", "--train-share", "2", "--out", "x"],
+        "2.0 is not a share",
+    ),
+    "unwritable": (["train", "--interactions", "{likes}", "--epochs", "1", "--out", "/proc/catalog"], "error: "),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_mistakes_get_one_clear_sentence(arguments: list[str], message: str, own_data: list[str | Path]) -> None:
+    done = slatewise(*(argument.format(likes=own_data[1]) for argument in arguments))
+    assert done.returncode in (1, 2)
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+    assert not done.stdout
+
+
+def test_control_c_says_so(tmp_path: Path) -> None:
+    rows = "".join(f"{user},{item}\n" for user in range(300) for item in range(300) if (user + item) % 3)
+    (tmp_path / "likes.csv").write_text("user_id,item_id\n" + rows)
+    command = [sys.executable, "-m", "slatewise", "train", "--interactions", str(tmp_path / "likes.csv")]
+    process = subprocess.Popen(  # noqa: S603
+        [*command, "--epochs", "100000", "--out", str(tmp_path / "out")], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    while "training on" not in process.stderr.readline():
+        pass
+    time.sleep(2.5)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted; nothing was left half done" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_verb_has_help_with_an_example() -> None:
+    verbs = [["data", "list"], ["data", "fetch"], ["data", "describe"], ["train"], ["catalog", "show"], ["demo"]]
+    for verb in verbs:
+        done = slatewise(*verb, "--help")
+        assert done.returncode == 0
+        assert "Example: " in done.stdout, verb
+
+
+def test_version() -> None:
+    from slatewise import __version__
+
+    assert slatewise("--version").stdout.strip() == f"slatewise {__version__}"
+
+
+def test_help_is_quick_to_load() -> None:
+    """The heavy libraries are loaded only by the verbs that need them."""
+    code = "import sys, slatewise.cli; print([m for m in ('cornac', 'polars', 'scipy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout.strip() == "[]"
