@@ -1,3 +1,23 @@
-"""slatewise: varied short lists of items, personalised click by click."""
+"""slatewise: varied short lists of items, personalised click by click.
+
+The names below are loaded when they are first used, so that `import slatewise` is quick and needs only numpy.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slatewise.catalog import Catalog as Catalog
+    from slatewise.dataset import Dataset as Dataset
 
 __version__ = "0.1.0"
+
+_HOMES = {"Catalog": "catalog", "Dataset": "dataset"}
+
+__all__ = ["Catalog", "Dataset", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'slatewise' has no attribute {name!r}")
+    return getattr(import_module(f"slatewise.{_HOMES[name]}"), name)

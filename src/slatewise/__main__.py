@@ -1,8 +1,13 @@
 """The `slatewise` command: errors in one clear sentence, never a traceback for what a user can mend."""
 
+import signal
 import sys
+from types import FrameType
+from typing import NoReturn
 
 from slatewise.model_files import CatalogError
+
+INTERRUPTED = 130
 
 
 def main() -> None:
@@ -13,15 +18,22 @@ def main() -> None:
         sys.exit(f"error: the command line needs {error.name}: pip install 'slatewise[train]'")
     from slatewise.tables import DataError
 
+    signal.signal(signal.SIGINT, _stop)
     try:
         app()
     except (DataError, CatalogError, ArithmeticError, ModuleNotFoundError) as error:
         sys.exit(f"error: {error}")
     except OSError as error:
         sys.exit(f"error: {error.strerror or error}: {error.filename}" if error.filename else f"error: {error}")
-    except KeyboardInterrupt:
-        print("interrupted; nothing was left half done", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:
+            print("interrupted; nothing was left half done", file=sys.stderr)
+        raise
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """Unwind everything on Ctrl-C, so that temporary files go, and leave with the code shells expect."""
+    raise SystemExit(INTERRUPTED)
 
 
 if __name__ == "__main__":

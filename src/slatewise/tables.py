@@ -32,7 +32,9 @@ def read_table(path: str | Path) -> pl.DataFrame:
         if path.suffix.lower() in PARQUET_SUFFIXES:
             return pl.read_parquet(path)
         return _integers_where_plain(_read_csv(path))
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+    except pl.exceptions.PolarsError as error:
         raise DataError(f"{path} cannot be read: {_first_line(error)}") from error
 
 

@@ -1,0 +1,72 @@
+"""Reading and training ML-1M, against what polars and cornac alone need for the same work."""
+
+import os
+import shutil
+import zipfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from benchmarks.measure import peak_megabytes, seconds
+from slatewise import sources
+from slatewise.dataset import Dataset
+from slatewise.embeddings import BprSettings, train_bpr
+
+LOAD = "from slatewise.sources import load; load('ml-1m', report=lambda line: None)"
+
+
+def run() -> dict[str, float]:
+    """Measure everything about ML-1M; needs its archive in SLATEWISE_DATA."""
+    archive = Path(os.environ["SLATEWISE_DATA"]) / "ml-1m.zip"
+    with zipfile.ZipFile(archive) as opened:
+        content = opened.read("ml-1m/ratings.dat")
+    work = {
+        "csv": partial(pl.read_csv, content, separator=":", has_header=False),
+        "archive": _load_without_cache,
+        "cache": _load,
+    }
+    times = seconds(work, repeats=15)
+    _forget()
+    memory = peak_megabytes(LOAD)
+    return {
+        "ml_1m_csv_ms": times["csv"] * 1e3,
+        "archive_over_csv": times["archive"] / times["csv"],
+        "cache_over_csv": times["cache"] / times["csv"],
+        "load_peak_mb": memory,
+        **_training(_load()),
+    }
+
+
+def _load() -> Dataset:
+    return sources.load("ml-1m", report=lambda _line: None)
+
+
+def _forget() -> None:
+    shutil.rmtree(sources.cache_directory() / "ml-1m", ignore_errors=True)
+
+
+def _load_without_cache() -> None:
+    _forget()
+    _load()
+
+
+def _training(dataset: Dataset) -> dict[str, float]:
+    work = {"ours": partial(train_bpr, dataset, BprSettings()), "cornac": partial(_cornac_alone, dataset)}
+    times = seconds(work, repeats=3)
+    return {"cornac_s": times["cornac"], "training_over_cornac": times["ours"] / times["cornac"]}
+
+
+def _cornac_alone(dataset: Dataset) -> Any:
+    """The same model as cornac's own documentation builds it, from (user, item, rating) triples."""
+    from cornac.data import Dataset as CornacDataset
+    from cornac.models import BPR
+
+    ratings = np.ones(len(dataset.users), dtype=np.float32)
+    users, items = ({number: number for number in range(n)} for n in (dataset.n_users, dataset.n_items))
+    triples = (dataset.users, dataset.items, ratings)
+    train_set = CornacDataset(dataset.n_users, dataset.n_items, users, items, triples)
+    model = BPR(k=10, max_iter=50, learning_rate=0.01, lambda_reg=0.01, use_bias=False, seed=0)
+    return model.fit(train_set)

@@ -1,0 +1,163 @@
+"""Slow, obvious twins of the fast functions: one user, explicit matrices, loops.
+
+A greedy twin takes one user's scores (n_items,) and returns the chosen items and their gains. All share the two
+conventions that slates.py states: a tie is a gain within TIE of the best and goes to the lowest index, and a
+direction has vanished when less than VANISHED of the squared length is left.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Slate = tuple[list[int], list[float]]
+
+TIE = 1e-9
+VANISHED = 1e-10
+
+
+def first_best(gains: dict[int, float]) -> int:
+    """The lowest index among the (nearly) best gains."""
+    best = max(gains.values())
+    return min(item for item, gain in gains.items() if gain >= best - TIE * (1 + abs(best)))
+
+
+def greedy(available: NDArray[np.bool_], k: int, gain: Callable[[list[int], int], float]) -> Slate:
+    """Add k times the item with the best gain."""
+    left = [int(item) for item in np.flatnonzero(available)]
+    slate: list[int] = []
+    gains: list[float] = []
+    while left and len(slate) < k:
+        now = {item: gain(slate, item) for item in left}
+        item = first_best(now)
+        slate.append(item)
+        gains.append(now[item])
+        left.remove(item)
+    return slate, gains
+
+
+def top_k(scores: Floats, available: NDArray[np.bool_], k: int) -> list[int]:
+    """Sort everything."""
+    return sorted(np.flatnonzero(available).tolist(), key=lambda item: (-scores[item], item))[:k]
+
+
+def mmr(quality: Floats, vectors: Floats, available: NDArray[np.bool_], k: int, trade_off: float) -> Slate:
+    """The paper's formula, with every cosine computed when it is needed."""
+
+    def gain(slate: list[int], item: int) -> float:
+        similar = [cosine(vectors[item], vectors[other]) for other in slate]
+        mean = sum(similar) / len(similar) if similar else 0.0
+        return float(trade_off * quality[item] - (1 - trade_off) * mean)
+
+    return greedy(available, k, gain)
+
+
+def cosine(left: Floats, right: Floats) -> float:
+    """Cosine similarity; a zero vector is similar to nothing."""
+    lengths = math.sqrt(float(left @ left)) * math.sqrt(float(right @ right))
+    return float(left @ right) / lengths if lengths > 0 else 0.0
+
+
+def entropy_greedy(
+    scores: Floats, vectors: Floats, available: NDArray[np.bool_], k: int, regulariser: tuple[float, float]
+) -> Slate:
+    """C²UCB with two log determinants per candidate; the regulariser is (weight, noise)."""
+    weight, noise = regulariser
+
+    def entropy(slate: list[int]) -> float:
+        chosen = vectors[slate]
+        return 0.5 * float(np.linalg.slogdet(noise**2 * np.eye(len(slate)) + chosen @ chosen.T)[1])
+
+    def gain(slate: list[int], item: int) -> float:
+        return float(scores[item]) + weight * (entropy([*slate, item]) - entropy(slate))
+
+    return greedy(available, k, gain)
+
+
+def dpp_greedy(logits: Floats, vectors: Floats, available: NDArray[np.bool_], k: int, alpha: float) -> Slate:
+    """Algorithm 2 by brute force: the kernel L = VVᵀ of equations (1) to (3), a determinant for every candidate.
+
+    `span` holds the chosen items since the last new beginning; f is the product of click probabilities and det(L).
+    """
+    table = np.exp(logits)[:, None] ** alpha * vectors
+    kernel = table @ table.T
+    probability = 1 / (1 + np.exp(-logits))
+    left = [int(item) for item in np.flatnonzero(available)]
+    slate: list[int] = []
+    gains: list[float] = []
+    span: list[int] = []
+
+    def log_f(items: list[int]) -> float:
+        return float(np.log(probability[items]).sum() + np.linalg.slogdet(kernel[np.ix_(items, items)])[1])
+
+    while left and len(slate) < k:
+        new = [item for item in left if sticks_out(vectors, span, item)]
+        if not new:
+            span = []
+            new = [item for item in left if sticks_out(vectors, span, item)]
+        if new:
+            now = {item: log_f([*span, item]) - log_f(span) for item in new}
+        else:
+            now = {item: float(2 * alpha * logits[item] + np.log(probability[item])) for item in left}
+        item = first_best(now)
+        span = [*span, item] if new else span
+        slate.append(item)
+        gains.append(now[item])
+        left.remove(item)
+    return slate, gains
+
+
+def sticks_out(vectors: Floats, span: list[int], item: int) -> bool:
+    """Whether an item is linearly independent of the span: the ratio of two Gram determinants."""
+    lengths = np.sqrt(np.square(vectors).sum(axis=1))
+    if lengths[item] == 0:
+        return False
+    unit = vectors / np.where(lengths > 0, lengths, 1.0)[:, None]
+    with_item = unit[[*span, item]]
+    without = unit[span]
+    return bool(np.linalg.det(with_item @ with_item.T) > VANISHED * np.linalg.det(without @ without.T))
+
+
+def update(
+    prior: tuple[Floats, Floats], vectors: Floats, clicks: Floats, options: dict[str, Floats], push: float, rounds: int
+) -> tuple[Floats, Floats]:
+    """Equations (7), (8), (9) for one user, as printed: mean and covariance, explicit inverses, a loop over items."""
+    mean, covariance = prior
+    offsets, weights = options["offsets"], options["weights"]
+    new_mean, new_covariance = mean, covariance
+    for _ in range(rounds):
+        precision = np.linalg.inv(covariance)
+        shift = np.linalg.inv(covariance) @ mean
+        for x, y, offset, weight in zip(vectors, clicks, offsets, weights, strict=True):
+            second = x @ new_covariance @ x + (offset + new_mean @ x) ** 2
+            curvature = bound_curvature(math.sqrt(second))
+            precision = precision + weight * 2 * curvature * np.outer(x, x)
+            shift = shift + weight * (y + push - 0.5 - 2 * curvature * offset) * x
+        new_covariance = np.linalg.inv(precision)
+        new_mean = new_covariance @ shift
+    return new_mean, new_covariance
+
+
+def bound_curvature(xi: float) -> float:
+    """λ(ξ) as printed, 1/8 in the limit."""
+    return (1 / (1 + math.exp(-xi)) - 0.5) / (2 * xi) if xi > 1e-8 else 0.125
+
+
+def grid_posterior(
+    prior: tuple[Floats, Floats], vectors: Floats, clicks: Floats, offsets: Floats
+) -> tuple[Floats, Floats]:
+    """Mean and covariance of the exact logistic posterior in one or two dimensions, by summing over a fine grid."""
+    mean, covariance = prior
+    axes = [np.linspace(m - 9 * s, m + 9 * s, 601) for m, s in zip(mean, np.sqrt(np.diag(covariance)), strict=True)]
+    theta = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
+    away = theta - mean
+    log_density = -0.5 * np.einsum("ni,ij,nj->n", away, np.linalg.inv(covariance), away)
+    for x, y, offset in zip(vectors, clicks, offsets, strict=True):
+        logit = offset + theta @ x
+        log_density += y * logit - np.logaddexp(0, logit)
+    density = np.exp(log_density - log_density.max())
+    density /= density.sum()
+    centre = density @ theta
+    return centre, (theta - centre).T @ ((theta - centre) * density[:, None])

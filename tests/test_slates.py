@@ -1,0 +1,256 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from slatewise import slates
+from slatewise.slates import Choice, Entropy, ItemVectors
+from tests import naive
+
+Floats = NDArray[np.float64]
+SEEDS = st.integers(0, 2**32 - 1)
+RULES = ["top_k", "epsilon_greedy", "mmr", "dpp_greedy", "entropy_greedy"]
+
+
+def world(seed: int, n_items: int, dim: int, n_users: int = 3) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Logits, vectors and availability; half of the worlds are on a small integer lattice, full of ties."""
+    rng = np.random.default_rng(seed)
+    if rng.random() < 0.5:
+        vectors = rng.integers(-2, 3, size=(n_items, dim)).astype(np.float64)
+        theta = rng.integers(-1, 2, size=(n_users, dim)).astype(np.float64)
+    else:
+        vectors, theta = rng.normal(size=(n_items, dim)), rng.normal(size=(n_users, dim))
+    copies = rng.integers(0, n_items, size=(2, n_items // 3))
+    vectors[copies[0]] = vectors[copies[1]]
+    vectors[rng.random(n_items) < 0.1] = 0.0
+    logits = np.zeros((n_users, n_items))
+    for coordinate in range(dim):
+        logits += theta[:, coordinate, None] * vectors[:, coordinate]
+    return logits / 2, vectors, rng.random((n_users, n_items)) < rng.choice([0.2, 0.7, 1.0])
+
+
+def dpp_scores(logits: Floats, alpha: float) -> Floats:
+    scores: Floats = 2 * alpha * logits - np.logaddexp(0, -logits)
+    return scores
+
+
+def run(rule: str, scores: Floats, vectors: Floats, available: NDArray[np.bool_], k: int) -> Choice:
+    """Any rule, with draws that belong to the user's row."""
+    table = ItemVectors.of(vectors)
+    draws = np.random.default_rng(5).random((100, k, 2))[: len(scores)]
+    rules = {
+        "top_k": lambda: slates.top_k(scores, available, k),
+        "epsilon_greedy": lambda: slates.epsilon_greedy(scores, available, k, 0.4, draws),
+        "mmr": lambda: slates.mmr(scores, table, available, k, 0.6),
+        "dpp_greedy": lambda: slates.dpp_greedy(scores, table, available, k),
+        "entropy_greedy": lambda: slates.entropy_greedy(scores, table, available, k, Entropy(0.7, 0.5)),
+    }
+    return rules[rule]()
+
+
+def assert_slate(choice: Choice, user: int, slate: naive.Slate) -> None:
+    n_chosen = len(slate[0])
+    assert choice.items[user, :n_chosen].tolist() == slate[0]
+    assert (choice.items[user, n_chosen:] == -1).all()
+    np.testing.assert_allclose(choice.gains[user, :n_chosen], slate[1], rtol=1e-7, atol=1e-7)
+    assert (choice.gains[user, n_chosen:] == 0).all()
+
+
+@given(seed=SEEDS, n_items=st.integers(1, 14), dim=st.integers(1, 4), k=st.integers(1, 9))
+@settings(max_examples=120, deadline=None)
+def test_dpp_greedy_is_the_determinant_greedy(seed: int, n_items: int, dim: int, k: int) -> None:
+    logits, vectors, available = world(seed, n_items, dim)
+    alpha = float(np.random.default_rng(seed).choice([0.01, 0.5, 1.0, 3.0]))
+    choice = slates.dpp_greedy(dpp_scores(logits, alpha), ItemVectors.of(vectors), available, k)
+    for user in range(len(logits)):
+        assert_slate(choice, user, naive.dpp_greedy(logits[user], vectors, available[user], k, alpha))
+
+
+@given(seed=SEEDS, n_items=st.integers(1, 14), dim=st.integers(1, 4), k=st.integers(1, 9))
+@settings(max_examples=80, deadline=None)
+def test_entropy_greedy_is_the_log_determinant_greedy(seed: int, n_items: int, dim: int, k: int) -> None:
+    scores, vectors, available = world(seed, n_items, dim)
+    weight, noise = np.random.default_rng(seed).choice([0.0, 0.1, 1.0, 5.0]), 0.5
+    choice = slates.entropy_greedy(scores, ItemVectors.of(vectors), available, k, Entropy(weight, noise))
+    for user in range(len(scores)):
+        assert_slate(choice, user, naive.entropy_greedy(scores[user], vectors, available[user], k, (weight, noise)))
+
+
+@given(seed=SEEDS, n_items=st.integers(1, 14), dim=st.integers(1, 4), k=st.integers(1, 9))
+@settings(max_examples=80, deadline=None)
+def test_mmr_is_the_papers_formula(seed: int, n_items: int, dim: int, k: int) -> None:
+    scores, vectors, available = world(seed, n_items, dim)
+    trade_off = float(np.random.default_rng(seed).choice([0.0, 0.3, 0.9, 1.0]))
+    choice = slates.mmr(scores, ItemVectors.of(vectors), available, k, trade_off)
+    for user in range(len(scores)):
+        assert_slate(choice, user, naive.mmr(scores[user], vectors, available[user], k, trade_off))
+
+
+@given(seed=SEEDS, n_items=st.integers(1, 30), k=st.integers(1, 9))
+@settings(max_examples=50, deadline=None)
+def test_top_k_sorts_by_score_then_index(seed: int, n_items: int, k: int) -> None:
+    scores, _, available = world(seed, n_items, 2)
+    items = slates.top_k(scores, available, k).items
+    for user in range(len(scores)):
+        assert [item for item in items[user] if item >= 0] == naive.top_k(scores[user], available[user], k)
+
+
+@given(seed=SEEDS, rule=st.sampled_from(["mmr", "dpp_greedy", "entropy_greedy"]), k=st.integers(1, 8))
+@settings(max_examples=120, deadline=None)
+def test_pruning_changes_nothing(seed: int, rule: str, k: int) -> None:
+    logits, vectors, available = world(seed, n_items=60, dim=3)
+    scores = logits * np.random.default_rng(seed).choice([0.0, 0.01, 1.0, 6.0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slates, "CANDIDATES_PER_PICK", 10**6)
+        full = run(rule, scores, vectors, available, k)
+        patch.setattr(slates, "CANDIDATES_PER_PICK", 1)
+        patch.setattr(slates, "CANDIDATE_GROWTH", 2)
+        pruned = run(rule, scores, vectors, available, k)
+    np.testing.assert_array_equal(pruned.items, full.items)
+    np.testing.assert_array_equal(pruned.gains, full.gains)
+
+
+def test_candidates_alone_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: were the first candidates believed to be all there is, some slates would be wrong."""
+    logits, vectors, available = world(4, n_items=400, dim=5, n_users=40)
+    monkeypatch.setattr(slates, "CANDIDATES_PER_PICK", 2)
+    honest = run("dpp_greedy", logits, vectors, available, 5)
+    search = slates._most_promising
+    monkeypatch.setattr(slates, "_most_promising", lambda *given: (search(*given)[0], np.full(len(given[0]), -np.inf)))
+    credulous = run("dpp_greedy", logits, vectors, available, 5)
+    assert np.mean((honest.items != credulous.items).any(axis=1)) > 0.05
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("n_items", [9, 700])
+def test_batch_is_one_by_one(rule: str, n_items: int) -> None:
+    scores, vectors, available = world(11, n_items, dim=4, n_users=7)
+    whole = run(rule, scores, vectors, available, k=4)
+    draws = np.random.default_rng(5).random((100, 4, 2))
+    for user in range(7):
+        row = slice(user, user + 1)
+        alone = run(rule, scores[row], vectors, available[row], 4)
+        if rule == "epsilon_greedy":
+            alone = slates.epsilon_greedy(scores[row], available[row], 4, 0.4, draws[row])
+        np.testing.assert_array_equal(alone.items[0], whole.items[user])
+        np.testing.assert_array_equal(alone.gains[0], whole.gains[user])
+
+
+@given(seed=SEEDS, rule=st.sampled_from(RULES), n_items=st.integers(1, 40), k=st.integers(1, 50))
+@settings(max_examples=150, deadline=None)
+def test_slates_have_min_of_k_and_available_distinct_items(seed: int, rule: str, n_items: int, k: int) -> None:
+    scores, vectors, available = world(seed, n_items, dim=3)
+    choice = run(rule, scores, vectors, available, k)
+    for user, row in enumerate(choice.items):
+        shown = row[row >= 0]
+        assert len(shown) == min(k, available[user].sum()) == len(set(shown.tolist()))
+        assert available[user, shown].all()
+        assert (row[len(shown) :] == -1).all()
+    assert np.isfinite(choice.gains).all()
+
+
+def test_fifty_items_from_ten_dimensions() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(2000, 10))
+    logits = rng.normal(size=(20, 10)) @ vectors.T
+    items = slates.dpp_greedy(dpp_scores(logits, 3.0), ItemVectors.of(vectors), np.ones((1, 2000)), 50).items
+    assert all(len(set(row)) == 50 and min(row) >= 0 for row in items.tolist())
+
+
+def test_alpha_100_neither_overflows_nor_forgets_quality() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(500, 10))
+    logits = 20 * rng.normal(size=(5, 10)) @ vectors.T
+    choice = slates.dpp_greedy(dpp_scores(logits, 100.0), ItemVectors.of(vectors), np.ones((5, 500)), 10)
+    assert np.isfinite(choice.gains).all()
+    np.testing.assert_array_equal(choice.items[:, 0], logits.argmax(axis=1))
+
+
+def test_gains_of_a_slate_within_the_rank_sum_to_log_f() -> None:
+    """f(S) = ∏ p · det(L_S) of Algorithm 2."""
+    logits, alpha = np.random.default_rng(2).normal(size=30), 1.5
+    vectors = np.random.default_rng(3).normal(size=(30, 6))
+    choice = slates.dpp_greedy(dpp_scores(logits[None], alpha), ItemVectors.of(vectors), np.ones((1, 30)), 5)
+    chosen = choice.items[0]
+    table = np.exp(alpha * logits[chosen])[:, None] * vectors[chosen]
+    log_f = -np.logaddexp(0, -logits[chosen]).sum() + np.linalg.slogdet(table @ table.T)[1]
+    assert choice.gains.sum() == pytest.approx(log_f, rel=1e-9)
+
+
+def test_duplicates_wait_until_the_space_is_spanned() -> None:
+    vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    scores = np.array([[5.0, 5.0, -5.0, 50.0]])
+    assert slates.dpp_greedy(scores, ItemVectors.of(vectors), np.ones((1, 4)), 4).items.tolist() == [[0, 2, 1, 3]]
+
+
+@pytest.mark.parametrize("n_items", [23, 4001])
+@pytest.mark.parametrize("rule", RULES[2:])
+def test_equal_items_are_taken_in_order_wherever_they_stand(rule: str, n_items: int) -> None:
+    vector = np.random.default_rng(1).normal(size=7)
+    items = run(rule, np.full((2, n_items), 0.3), np.tile(vector, (n_items, 1)), np.ones((2, n_items), dtype=bool), 6)
+    assert items.items.tolist() == [[0, 1, 2, 3, 4, 5]] * 2
+
+
+def test_float32_vectors_give_the_slate_of_their_float64_copies() -> None:
+    rng = np.random.default_rng(9)
+    vectors = rng.normal(size=(3000, 12)).astype(np.float32)
+    scores = dpp_scores(rng.normal(size=(15, 12)) @ vectors.T.astype(np.float64), 2.0)
+    narrow = slates.dpp_greedy(scores, ItemVectors.of(vectors), np.ones((1, 3000)), 20)
+    wide = slates.dpp_greedy(scores, ItemVectors.of(vectors.astype(np.float64)), np.ones((1, 3000)), 20)
+    np.testing.assert_array_equal(narrow.items, wide.items)
+    np.testing.assert_array_equal(narrow.gains, wide.gains)
+
+
+def test_column_ordered_tables_are_not_copied() -> None:
+    table = np.asfortranarray(np.ones((50, 3), dtype=np.float32))
+    assert np.shares_memory(ItemVectors.of(table).columns, table)
+
+
+def test_inputs_are_left_alone() -> None:
+    scores, vectors, available = world(1, 30, 3)
+    before = scores.copy(), vectors.copy(), available.copy()
+    for rule in RULES:
+        run(rule, scores, vectors, available, 5)
+    for array, copy in zip((scores, vectors, available), before, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+def chi_square(picks: NDArray[np.int64], n_items: int) -> float:
+    counts = np.bincount(picks, minlength=n_items)
+    return float(np.square(counts - len(picks) / n_items).sum() / (len(picks) / n_items))
+
+
+def test_exploration_is_uniform_and_happens_epsilon_of_the_time() -> None:
+    n_users, n_items = 20_000, 11
+    scores = np.tile(np.arange(n_items, dtype=np.float64), (n_users, 1))
+    draws = np.random.default_rng(3).random((n_users, 2, 2))
+    always = slates.epsilon_greedy(scores, np.ones((1, n_items)), 2, 1.0, draws).items
+    assert chi_square(always[:, 0], n_items) < 29.6  # 0.999 quantile, 10 degrees of freedom
+    assert chi_square(always[:, 1], n_items) < 29.6
+    sometimes = slates.epsilon_greedy(scores, np.ones((1, n_items)), 2, 0.3, draws).items
+    assert np.mean(sometimes[:, 0] != n_items - 1) == pytest.approx(0.3 * (n_items - 1) / n_items, abs=0.015)
+    squared = slates.epsilon_greedy(scores, np.ones((1, n_items)), 2, 1.0, draws**2).items
+    assert chi_square(squared[:, 0], n_items) > 29.6  # negative control: draws that are not uniform are noticed
+
+
+def test_errors_say_what_to_do() -> None:
+    scores, table = np.zeros((2, 5)), ItemVectors.of(np.ones((5, 2)))
+    available = np.ones((2, 5), dtype=bool)
+    with pytest.raises(ValueError, match="not finite"):
+        slates.top_k(scores + np.nan, available, 2)
+    with pytest.raises(ValueError, match="k is 0"):
+        slates.top_k(scores, available, 0)
+    with pytest.raises(ValueError, match=r"scores are \(5,\)"):
+        slates.top_k(scores[0], available[0], 2)
+    with pytest.raises(ValueError, match="5 vectors for 4 scores"):
+        slates.dpp_greedy(scores[:, :4], table, available[:, :4], 2)
+    with pytest.raises(ValueError, match="trade_off is 2"):
+        slates.mmr(scores, table, available, 2, 2.0)
+    with pytest.raises(ValueError, match=r"noise=0\.0"):
+        slates.entropy_greedy(scores, table, available, 2, Entropy(1.0, 0.0))
+    with pytest.raises(ValueError, match="two in"):
+        slates.epsilon_greedy(scores, available, 2, 0.1, np.ones((2, 2, 2)))
+    with pytest.raises(ValueError, match="int64"):
+        ItemVectors.of(np.ones((5, 2), dtype=np.int64))
+    slates.top_k(np.where([True] * 4 + [False], scores, np.nan), [[True] * 4 + [False]], 2)
