@@ -5,6 +5,7 @@ conventions that slates.py states: a tie is a gain within TIE of the best and go
 direction has vanished when less than VANISHED of the squared length is left.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -161,3 +162,33 @@ def grid_posterior(
     density /= density.sum()
     centre = density @ theta
     return centre, (theta - centre).T @ ((theta - centre) * density[:, None])
+
+
+def jaccard(left: set[int], right: set[int]) -> float:
+    """Shared over united; two empty sets have similarity 0."""
+    return len(left & right) / len(left | right) if left | right else 0.0
+
+
+def slate_distance(slate: list[int], categories: NDArray[np.bool_]) -> float | None:
+    """Mean of 1 − Jaccard over unordered pairs; nothing for a slate without pairs."""
+    sets = [{int(name) for name in np.flatnonzero(categories[item])} for item in slate]
+    distances = [1 - jaccard(left, right) for left, right in itertools.combinations(sets, 2)]
+    return sum(distances) / len(distances) if distances else None
+
+
+def user_metrics(
+    shown: list[dict[str, int]], categories: NDArray[np.bool_], cut_offs: tuple[int, ...]
+) -> dict[str, float | None]:
+    """Precision and diversity of one user from records with round, position, item and clicked."""
+    shown = sorted(shown, key=lambda record: (record["round"], record["position"]))
+    clicks = [record["clicked"] for record in shown]
+    measured: dict[str, float | None] = {
+        f"p@{n}": sum(clicks[:n]) / n if len(clicks) >= n else None for n in cut_offs
+    }
+    distances = []
+    for number in sorted({record["round"] for record in shown}):
+        slate = [record["item"] for record in shown if record["round"] == number]
+        distances.append(slate_distance(slate, categories))
+    known = [distance for distance in distances if distance is not None]
+    measured["diversity"] = sum(known) / len(known) if known else None
+    return measured

@@ -1,4 +1,5 @@
 import io
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -59,8 +60,12 @@ def test_paths_in_an_archive_have_no_power(tmp_path: Path, inside: str) -> None:
 
 def test_a_zip_bomb_does_not_go_off(tmp_path: Path) -> None:
     path = save(tmp_path / "bomb.zip", zipped(u_data=bytes(50 * CAP)))
+    tracemalloc.start()
     with pytest.raises(DataError, match=r"u\.data in .*bomb\.zip is larger than 100,000 bytes"):
         read_member(path, "u.data", CAP)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * CAP
     assert len(read_member(path, "u.data", 50 * CAP)) == 50 * CAP
 
 

@@ -33,7 +33,7 @@ def test_training_is_reproducible_to_the_last_bit(catalog: Catalog, tmp_path: Pa
 
 def test_normalisation_changes_lengths_but_no_inner_product(catalog: Catalog) -> None:
     factors = train_bpr(WORLD.dataset, SETTINGS)
-    assert np.linalg.norm(catalog.vectors, axis=1).max() == pytest.approx(1, abs=1e-6)
+    assert (np.linalg.norm(catalog.vectors, axis=1) ** 2).mean() == pytest.approx(1, abs=1e-6)
     np.testing.assert_allclose(
         catalog.vectors @ catalog.population_mean, factors.item_vectors @ factors.user_vectors.mean(axis=0), atol=1e-6
     )
@@ -86,7 +86,7 @@ def test_a_catalogue_without_categories_or_titles(tmp_path: Path) -> None:
     catalog.save(tmp_path)
     assert_same(catalog, Catalog.load(tmp_path))
     assert list(catalog.item_ids) == list(catalog.titles) == ["a", "b"]
-    np.testing.assert_allclose(catalog.vectors, [[0.5, 0], [0, 1]])
+    np.testing.assert_allclose(catalog.vectors, np.array([[1, 0], [0, 2]]) / np.sqrt(2.5), rtol=1e-6)
     np.testing.assert_allclose(catalog.population_covariance, np.eye(2))
     assert not catalog.log_odds.any()
 

@@ -1,3 +1,4 @@
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -191,6 +192,28 @@ def test_nobody_listening_is_an_error_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"refused.* \(tried 4 times\)") as caught:
         download("http://127.0.0.1:9/data.zip", tmp_path / "data.zip", silent, HASTY)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "n_lookups"),
+    [
+        (socket.EAI_NONAME, "not known; is this machine online", 1),
+        (socket.EAI_AGAIN, r"not known \(tried 4 times\)", 4),
+    ],
+)
+def test_an_unknown_host_is_final_but_a_failing_lookup_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, message: str, n_lookups: int
+) -> None:
+    lookups: list[object] = []
+
+    def look_up(*question: object, **_: object) -> None:
+        lookups.append(question)
+        raise socket.gaierror(code, "not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(DataError, match=message):
+        download("http://nowhere.invalid/data.zip", tmp_path / "data.zip", silent, HASTY)
+    assert len(lookups) == n_lookups
 
 
 def test_a_target_that_cannot_be_written_is_named(server: Server, tmp_path: Path) -> None:

@@ -192,6 +192,16 @@ def test_equal_items_are_taken_in_order_wherever_they_stand(rule: str, n_items: 
     assert items.items.tolist() == [[0, 1, 2, 3, 4, 5]] * 2
 
 
+@pytest.mark.parametrize("rule", RULES[2:])
+def test_rounding_of_the_scores_decides_nothing(rule: str) -> None:
+    """Scores of equal items may differ in the last bits, because a matrix product computed them; a real gap decides."""
+    vectors, available = np.tile([[1.0, 2.0], [2.0, 1.0]], (20, 1)), np.ones((1, 40), dtype=bool)
+    noise = 1e-13 * np.random.default_rng(0).random((1, 40))
+    exact = run(rule, np.full((1, 40), 0.3), vectors, available, 8).items.tolist()
+    assert run(rule, 0.3 + noise, vectors, available, 8).items.tolist() == exact
+    assert run(rule, 0.3 + 1e7 * noise, vectors, available, 8).items.tolist() != exact
+
+
 def test_float32_vectors_give_the_slate_of_their_float64_copies() -> None:
     rng = np.random.default_rng(9)
     vectors = rng.normal(size=(3000, 12)).astype(np.float32)
@@ -232,6 +242,12 @@ def test_exploration_is_uniform_and_happens_epsilon_of_the_time() -> None:
     assert np.mean(sometimes[:, 0] != n_items - 1) == pytest.approx(0.3 * (n_items - 1) / n_items, abs=0.015)
     squared = slates.epsilon_greedy(scores, np.ones((1, n_items)), 2, 1.0, draws**2).items
     assert chi_square(squared[:, 0], n_items) > 29.6  # negative control: draws that are not uniform are noticed
+
+
+def test_exploration_reaches_the_ends_of_what_is_available() -> None:
+    scores, available = np.zeros((2, 5)), np.array([[False, True, False, True, False]])
+    draws = np.array([[[0.0, 0.0]], [[0.0, np.nextafter(1.0, 0.0)]]])
+    assert slates.epsilon_greedy(scores, available, 1, 1.0, draws).items.tolist() == [[1], [3]]
 
 
 def test_errors_say_what_to_do() -> None:

@@ -27,8 +27,8 @@ LARGEST = {"items": 50_000_000, "dim": 4_096, "categories": 10_000}
 class Catalog:
     """Items with their vectors, and the population of users; frozen.
 
-    Items stand in the order of their ids. Normalisation: the longest item vector has length 1, and user
-    vectors are scaled the other way, so that inner products stay what training made them.
+    Items stand in the order of their ids. Normalisation: item vectors have a root mean square length
+    of 1, and user vectors are scaled the other way, so that inner products stay what training made them.
 
     vectors: (n_items, dim) float32; log_odds: (n_items,), the crowd's log-odds of liking each item;
     population_mean: (dim,) and population_covariance: (dim, dim), of the training users' vectors;

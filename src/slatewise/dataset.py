@@ -185,14 +185,19 @@ class Dataset:
         )
 
     def split(self, test_share: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
-        """Divide the users at random into a training and a test part (DESIGN: 80 % and 20 %)."""
+        """Divide the users at random into a training and a test part."""
+        train, test = self.split_users(test_share, seed)
+        return self.take(train), self.take(test)
+
+    def split_users(self, test_share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the numbers of the training and of the test users, each ascending."""
         n_test = round(self.n_users * test_share)
         if not 0 < n_test < self.n_users:
             raise DataError(
                 f"split: test_share {test_share} of {self.n_users} users leaves one part empty; choose 0 < share < 1"
             )
         shuffled = np.random.default_rng(seed).permutation(self.n_users)
-        return self.take(shuffled[n_test:]), self.take(shuffled[:n_test])
+        return np.sort(shuffled[n_test:]), np.sort(shuffled[:n_test])
 
     def describe(self) -> dict[str, str | int | float]:
         """Return the row of the paper's Table 1."""

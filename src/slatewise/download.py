@@ -7,6 +7,7 @@ flushed to disk and only then renamed; whatever goes wrong on the way, nothing i
 import http.client
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import time
@@ -101,7 +102,7 @@ def _download_once(url: str, target: Path, progress: Progress, patience: Patienc
 
 
 def _open(url: str, patience: Patience) -> http.client.HTTPResponse:
-    """Ask for a URL. Refusals (4xx) and a server that does not answer at all are final, the rest may pass."""
+    """Ask for a URL. Refusals (4xx), an unknown host and no answer at all are final, the rest may pass."""
     try:
         response: http.client.HTTPResponse = _opener().open(url, timeout=patience.timeout)
     except urllib.error.HTTPError as error:
@@ -114,6 +115,8 @@ def _open(url: str, patience: Patience) -> http.client.HTTPResponse:
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError):
             raise DataError(f"{url}: no answer within {patience.timeout:g} seconds") from error
+        if isinstance(reason, socket.gaierror) and reason.errno != socket.EAI_AGAIN:
+            raise DataError(f"{url}: {reason.strerror}; is this machine online?") from error
         raise _PassingError(str(reason) or type(reason).__name__) from error
     return response
 

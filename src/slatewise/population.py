@@ -5,25 +5,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.float64]
 
 RIDGE = 1.0
 
 
 def item_log_odds(counts: NDArray[np.integer[Any]], n_users: int) -> Floats:
     """Log-odds that a user likes each item, with half a user added on both sides, so that they are finite."""
-    return np.log((counts + 0.5) / (n_users - counts + 0.5))
+    odds: Floats = np.log((counts + 0.5) / (n_users - counts + 0.5))
+    return odds
 
 
 def item_scale(item_vectors: Floats) -> float:
-    """Factor that makes the longest item vector one long; user vectors are divided by it.
+    """Factor that gives item vectors a root mean square length of one; user vectors are divided by it.
 
     BPR fixes only the inner products: (c P, Q / c) is the same model for every c. One stated scale makes
-    a prior such as the paper's N(m, λI) mean the same thing on every data set, and gives the bound
-    |x| <= 1 that the paper's derivation of (6) and its Theorem 1 assume.
+    a prior such as the paper's N(m, λI) mean the same thing on every data set.
     """
-    longest = float(np.sqrt(np.max(np.einsum("id,id->i", item_vectors, item_vectors), initial=0.0)))
-    return 1.0 / longest if longest > 0 else 1.0
+    length = float(np.sqrt(np.square(item_vectors).sum() / max(len(item_vectors), 1)))
+    return 1.0 / length if length > 0 else 1.0
 
 
 def mean_and_covariance(user_vectors: Floats) -> tuple[Floats, Floats]:
@@ -46,6 +46,6 @@ def fit_population(
     weighted = vectors * (shares * (1.0 - shares))[:, None]
     information = weighted.T @ vectors + RIDGE * np.eye(vectors.shape[1])
     sums = np.add.reduceat(vectors[liked], user_starts[:-1], axis=0)
-    deviations: Floats = np.linalg.solve(information, (sums - shares @ vectors).T).T
-    mean: Floats = np.linalg.solve(information, weighted.T @ log_odds)
-    return mean, mean_and_covariance(deviations)[1]
+    right = np.column_stack([(weighted.T @ log_odds)[:, None], (sums - shares @ vectors).T])
+    solved = np.asarray(np.linalg.solve(information, right), dtype=np.float64)
+    return solved[:, 0], mean_and_covariance(solved[:, 1:].T)[1]

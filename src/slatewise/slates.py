@@ -227,7 +227,7 @@ class _Volume:
         self.basis[rows[sticks_out], self.rank[sticks_out]] = unit[sticks_out]
         self.rank += sticks_out
         self.residual -= np.square(self.vectors.dot(unit))
-        self.residual[self.residual <= VANISHED * self.vectors.squared_lengths] = 0.0
+        self.residual *= self.residual > VANISHED * self.vectors.squared_lengths
 
 
 def _in_blocks(

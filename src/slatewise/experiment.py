@@ -1,0 +1,210 @@
+"""An experiment is named data: TOML → frozen dataclass → records, the same on any number of workers."""
+
+import json
+import os
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from slatewise.catalog import Catalog
+from slatewise.dataset import Dataset
+from slatewise.embeddings import BprSettings
+from slatewise.policies import make_policy, policy_options
+from slatewise.simulate import Session, simulate
+from slatewise.tuning import tune
+
+VALIDATION_SHARE = 0.2
+SINGLE_THREADED = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One row of a table: a policy with options, or with options tuned on validation users of each split."""
+
+    policy: str
+    label: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    tuned: bool = False
+    rounds: int = 5
+    k: int = 10
+
+    def __post_init__(self) -> None:
+        unknown = set(self.options) - set(policy_options(self.policy))
+        if unknown:
+            raise ValueError(f"{self.policy} has no option {', '.join(sorted(unknown))}")
+        object.__setattr__(self, "label", self.label or self.policy)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is compared, on how many random divisions of the users into training and test."""
+
+    name: str
+    title: str
+    arms: tuple[Arm, ...]
+    splits: int = 5
+    seed: int = 0
+    test_share: float = 0.2
+    embedding: BprSettings = field(default_factory=BprSettings)
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Flat records of all splits and arms, and which options tuning chose."""
+
+    records: pl.DataFrame
+    choices: pl.DataFrame
+
+
+def load_experiment(path: Path) -> Experiment:
+    """Read an experiment from TOML; an unknown key is an error that names it."""
+    with path.open("rb") as file:
+        content = tomllib.load(file)
+    embedding = BprSettings(**_known(content.pop("embedding", {}), BprSettings, path))
+    arms = tuple(Arm(**_known(arm, Arm, path)) for arm in content.pop("arms", []))
+    if not arms:
+        raise ValueError(f"{path} compares nothing; give it at least one [[arms]] with a policy")
+    return Experiment(**_known({**content, "name": path.stem}, Experiment, path), arms=arms, embedding=embedding)
+
+
+def run(
+    experiment: Experiment, dataset: Dataset, workers: int = 1, on_task: Callable[[], None] | None = None
+) -> Results:
+    """Train and simulate every split and arm; the records do not depend on the number of workers."""
+    tell = on_task or (lambda: None)
+    with tempfile.TemporaryDirectory(prefix="slatewise-") as folder, _executor(workers, dataset) as executor:
+        training = [
+            executor.submit(_train, experiment, split, inner, folder)
+            for split in range(experiment.splits)
+            for inner in ((False, True) if any(arm.tuned for arm in experiment.arms) else (False,))
+        ]
+        _collect(training, tell)
+        tasks = [
+            executor.submit(_simulate, experiment, split, arm, folder)
+            for split in range(experiment.splits)
+            for arm in experiment.arms
+        ]
+        parts = _collect(tasks, tell)
+    records = pl.concat([part[0] for part in parts])
+    choices = pl.DataFrame([choice for _, some in parts for choice in some], schema=CHOICE_COLUMNS)
+    return Results(records, choices)
+
+
+CHOICE_COLUMNS = {"dataset": pl.String, "split": pl.Int64, "policy": pl.String, "options": pl.String, "f": pl.Float64}
+
+
+def n_tasks(experiment: Experiment) -> int:
+    """How many times `run` will call `on_task`."""
+    n_trainings = 2 if any(arm.tuned for arm in experiment.arms) else 1
+    return experiment.splits * (n_trainings + len(experiment.arms))
+
+
+def _known(content: dict[str, Any], kind: type, path: Path) -> dict[str, Any]:
+    unknown = set(content) - {one.name for one in fields(kind)}
+    if unknown:
+        raise ValueError(f"{path}: unknown key {', '.join(sorted(unknown))} for {kind.__name__}")
+    return content
+
+
+_datasets: dict[str, Dataset] = {}
+
+
+def _keep(dataset: Dataset) -> None:
+    """Give a worker its data, once."""
+    _datasets["current"] = dataset
+
+
+@contextmanager
+def _executor(workers: int, dataset: Dataset) -> Iterator[Executor]:
+    """Processes on this machine, or this process itself for one worker."""
+    if workers == 1:
+        _keep(dataset)
+        yield _Here()
+        return
+    before = {name: os.environ.get(name) for name in SINGLE_THREADED}
+    os.environ.update(dict.fromkeys(SINGLE_THREADED, "1"))
+    context = get_context("spawn")
+    try:
+        with ProcessPoolExecutor(workers, mp_context=context, initializer=_keep, initargs=(dataset,)) as pool:
+            try:
+                yield pool
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+class _Here(Executor):
+    """Run tasks at once, in this process."""
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(function(*arguments, **named))
+        return future
+
+
+def _collect(tasks: Sequence[Future[Any]], tell: Callable[[], None]) -> list[Any]:
+    """Wait for all tasks, telling of each as it ends; results come in the order of the tasks."""
+    for task in as_completed(tasks):
+        task.result()
+        tell()
+    return [task.result() for task in tasks]
+
+
+def _people(experiment: Experiment, split: int) -> tuple[Dataset, Dataset, Any]:
+    """Training people, test people, and the numbers of the test people in the whole data set."""
+    dataset = _datasets["current"]
+    train, test = dataset.split_users(experiment.test_share, experiment.seed + split)
+    return dataset.take(train), dataset.take(test), test
+
+
+def _folder(folder: str, split: int, inner: bool) -> str:
+    return os.path.join(folder, f"{split}-{'inner' if inner else 'outer'}")  # noqa: PTH118
+
+
+def _train(experiment: Experiment, split: int, inner: bool, folder: str) -> None:
+    """Train one catalogue: on all training users, or on those inside them that tuning may learn from."""
+    people, _, _ = _people(experiment, split)
+    seed = experiment.seed + split
+    if inner:
+        people, _ = people.split(VALIDATION_SHARE, seed)
+    settings = replace(experiment.embedding, seed=seed)
+    Catalog.train(people, settings).save(_folder(folder, split, inner))
+
+
+@lru_cache(maxsize=4)
+def _catalog(path: str) -> Catalog:
+    return Catalog.load(path)
+
+
+def _simulate(experiment: Experiment, split: int, arm: Arm, folder: str) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+    """Let the test users of one split answer one arm."""
+    train, test, numbers = _people(experiment, split)
+    session = Session(arm.rounds, arm.k, experiment.seed + split)
+    options, choices = arm.options, []
+    if arm.tuned:
+        _, validation = train.split(VALIDATION_SHARE, session.seed)
+        best = tune(arm.policy, _catalog(_folder(folder, split, True)), validation, session)
+        options = {**arm.options, **best.options}
+        chosen = {"split": split, "policy": arm.label, "options": json.dumps(options), "f": best.f}
+        choices.append({"dataset": train.name, **chosen})
+    policy = make_policy(arm.policy, _catalog(_folder(folder, split, False)), **options)
+    records = simulate(policy, test, session)
+    records = records.with_columns(
+        pl.Series("user", numbers[records["user"].to_numpy()], pl.Int32),
+        dataset=pl.lit(train.name),
+        split=pl.lit(split),
+        policy=pl.lit(arm.label),
+    )
+    return records, choices

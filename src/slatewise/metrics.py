@@ -1,0 +1,183 @@
+"""From flat records of shown items to precision, diversity and F: per user, per split, over all splits.
+
+A run is one policy on one split of one data set. Python loops over runs and over chunks of slates, never over users.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from slatewise.tables import DataError, require_columns
+
+RUN = ("dataset", "split", "policy")
+SHOWN = (*RUN, "user", "round", "position", "item", "clicked")
+CUT_OFFS = (10, 30, 50)
+NUMBERS_PER_CHUNK = 2_000_000
+
+Floats = NDArray[np.float64]
+
+
+def per_user(
+    records: pl.DataFrame, categories: NDArray[np.bool_], cut_offs: Sequence[int] = CUT_OFFS
+) -> pl.DataFrame:
+    """Return `dataset, split, policy, user`, a column `p@N` for every cut-off, and `diversity`.
+
+    `p@N` is the share clicked among the first N items shown: null for a user who was shown fewer, and without a
+    column when that is so for everybody. `diversity` is the mean over rounds of `slate_diversity`; slates of one item
+    are left out of it. `categories` is the indicator matrix of the data set (n_items, n_categories).
+    """
+    _check(records, categories)
+    runs = records.select(SHOWN).partition_by(RUN, maintain_order=True)
+    users = pl.concat([_users_of_run(run, categories, cut_offs) for run in runs])
+    unreached = [name for name in precision_columns(users) if users[name].null_count() == len(users)]
+    return users.drop(unreached)
+
+
+def per_split(users: pl.DataFrame) -> pl.DataFrame:
+    """Average `per_user` over the users of each run and add `f`, the harmonic mean of precision and diversity.
+
+    As in the paper, F is computed from the averages, and from the precision at the largest cut-off (P@50).
+    """
+    means = pl.exclude(*RUN, "user").mean()
+    averages = users.group_by(RUN, maintain_order=True).agg(means)
+    precision, diversity = pl.col(precision_columns(users)[-1]), pl.col("diversity")
+    harmonic = 2 * precision * diversity / (precision + diversity)
+    return averages.with_columns(f=harmonic.fill_nan(0.0))
+
+
+def summary(splits: pl.DataFrame) -> pl.DataFrame:
+    """Return per data set and policy the number of `splits`, and every metric's mean (`f`) and deviation (`f sd`).
+
+    The standard deviation is that of a sample (n − 1); one split says nothing about it, so it is null there.
+    """
+    metrics = pl.exclude(*RUN)
+    return splits.group_by("dataset", "policy", maintain_order=True).agg(
+        metrics.mean(), metrics.std(ddof=1).name.suffix(" sd"), splits=pl.len()
+    )
+
+
+def precision_by_interaction(records: pl.DataFrame) -> pl.DataFrame:
+    """Return the course of every run: `dataset, split, policy, interactions, shown, precision`.
+
+    One row per round: `interactions` slates were answered, `shown` items were shown to a user, and `precision` is the
+    share clicked of all items shown so far.
+    """
+    require_columns(records, (*RUN, "user", "round", "clicked"), "records")
+    rounds = records.group_by(*RUN, "round").agg(pl.col("clicked").sum(), pl.len(), pl.col("user").n_unique())
+    runs = records.select(RUN).unique(maintain_order=True)
+    ordered = runs.join(rounds, on=RUN, how="left").sort("round", maintain_order=True)
+    clicked, shown = (pl.col(name).cast(pl.Int64).cum_sum().over(RUN) for name in ("clicked", "len"))
+    return ordered.select(
+        *RUN,
+        interactions=pl.col("round") + 1,
+        shown=shown / pl.col("user").first().over(RUN),
+        precision=clicked / shown,
+    )
+
+
+def slate_diversity(slates: NDArray[np.integer[Any]], categories: NDArray[np.bool_]) -> Floats:
+    """Return the mean over unordered pairs of 1 − Jaccard similarity of category sets: the paper's ILD (n_slates,).
+
+    `slates` holds item numbers (n_slates, size); −1 fills up short slates. Two items without any category have
+    similarity 0. A slate with fewer than two items has no pairs and gives NaN. The paper's sum over i ≠ j meets each
+    pair twice; its published values are means over unordered pairs, as here.
+    """
+    width, n_categories = slates.shape[1], categories.shape[1]
+    nothing = np.zeros((1, n_categories), dtype=np.float32)
+    table = np.concatenate([categories.astype(np.float32), nothing])
+    chunk = max(1, NUMBERS_PER_CHUNK // max(1, width * (n_categories + 3 * width)))
+    starts = range(0, len(slates), chunk)
+    similar = np.concatenate([_similarity(table[slates[at : at + chunk]]) for at in starts] or [np.empty(0)])
+    sizes = (slates >= 0).sum(axis=1)
+    pairs = sizes * (sizes - 1)
+    return 1.0 - np.divide(similar, pairs, out=np.full(len(slates), np.nan), where=pairs > 0)
+
+
+def precision_columns(frame: pl.DataFrame) -> list[str]:
+    """Return the `p@N` columns of a frame, by ascending N."""
+    return sorted(
+        (name for name in frame.columns if name.startswith("p@") and name[2:].isdigit()), key=lambda name: int(name[2:])
+    )
+
+
+def _similarity(features: NDArray[np.float32]) -> Floats:
+    """Sum Jaccard similarities over ordered pairs of different places; `features` is (n_slates, size, n_categories)."""
+    shared = features @ features.transpose(0, 2, 1)
+    sizes = features.sum(axis=2)
+    united = sizes[:, :, None] + sizes[:, None, :] - shared
+    similarity = np.divide(shared, np.maximum(united, 1), dtype=np.float64)
+    with_itself = (sizes > 0).sum(axis=1)
+    return np.asarray(similarity.sum(axis=(1, 2)) - with_itself)
+
+
+def _users_of_run(run: pl.DataFrame, categories: NDArray[np.bool_], cut_offs: Sequence[int]) -> pl.DataFrame:
+    run = run.sort("user", "round", "position")
+    new_user = _changes(run["user"])
+    new_slate = new_user | _changes(run["round"])
+    _refuse_repeats(run, new_slate | _changes(run["position"]))
+    starts = np.flatnonzero(new_user)
+    precisions = {f"p@{n}": _precision(run["clicked"].to_numpy(), starts, n) for n in sorted(cut_offs)}
+    distances = slate_diversity(_slates(run["item"].to_numpy(), np.flatnonzero(new_slate)), categories)
+    user_of_slate = np.cumsum(new_user[new_slate]) - 1
+    values = {**precisions, "diversity": _mean_by_group(distances, user_of_slate, len(starts))}
+    columns = [pl.Series(name, value).fill_nan(None) for name, value in values.items()]
+    return run[starts].select(*RUN, "user").with_columns(columns)
+
+
+def _changes(column: pl.Series) -> NDArray[np.bool_]:
+    values = column.to_numpy()
+    return np.concatenate([[True], values[1:] != values[:-1]])
+
+
+def _precision(clicked: NDArray[np.bool_], starts: NDArray[np.intp], n: int) -> Floats:
+    so_far = np.concatenate([[0], np.cumsum(clicked)])
+    n_shown = np.diff(np.append(starts, len(clicked)))
+    ends = np.minimum(starts + n, len(clicked))
+    return np.where(n_shown >= n, (so_far[ends] - so_far[starts]) / n, np.nan)
+
+
+def _slates(items: NDArray[np.integer[Any]], starts: NDArray[np.intp]) -> NDArray[np.integer[Any]]:
+    """Lay the items out as one row per slate (n_slates, longest), short rows filled with −1."""
+    sizes = np.diff(np.append(starts, len(items)))
+    filled = np.arange(sizes.max()) < sizes[:, None]
+    slates = np.full(filled.shape, -1, dtype=items.dtype)
+    slates[filled] = items
+    return slates
+
+
+def _mean_by_group(values: Floats, groups: NDArray[np.intp], n_groups: int) -> Floats:
+    """Average the numbers of each group, NaN left out; a group without any number gives NaN."""
+    known = ~np.isnan(values)
+    totals = np.bincount(groups[known], weights=values[known], minlength=n_groups)
+    counts = np.bincount(groups[known], minlength=n_groups)
+    return np.divide(totals, counts, out=np.full(n_groups, np.nan), where=counts > 0)
+
+
+def _check(records: pl.DataFrame, categories: NDArray[np.bool_]) -> None:
+    require_columns(records, SHOWN, "records")
+    if records.is_empty():
+        raise DataError("records are empty: nothing was simulated")
+    names = records["dataset"].unique().sort().to_list()
+    if len(names) > 1:
+        raise DataError(
+            f"records hold the data sets {', '.join(names)}, whose items are numbered separately; "
+            f"measure each with its own categories and concatenate"
+        )
+    lowest, highest = records.select(low=pl.col("item").min(), high=pl.col("item").max()).row(0)
+    if lowest < 0 or highest >= len(categories):
+        raise DataError(
+            f"records hold items {lowest} to {highest}, but the categories are of {len(categories):,} items; "
+            f"give those of data set {names[0]!r}"
+        )
+
+
+def _refuse_repeats(run: pl.DataFrame, new: NDArray[np.bool_]) -> None:
+    if not new.all():
+        again = run.row(int(np.argmin(new)), named=True)
+        raise DataError(
+            f"records of {again['policy']!r}, split {again['split']}, show user {again['user']} two items at round "
+            f"{again['round']}, position {again['position']}: two runs under one label; give each its own"
+        )

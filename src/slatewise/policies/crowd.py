@@ -1,0 +1,150 @@
+"""Policies that do not learn: the same crowd's taste for everyone, chosen by different slate rules."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from slatewise import slates as rules
+from slatewise.catalog import Catalog
+from slatewise.policies.protocol import Booleans, Floats, Slates, State, pick, sigmoid
+from slatewise.randomness import Streams
+
+
+@dataclass(frozen=True, eq=False)
+class Crowd:
+    """What these policies share: the quality r_i = σ(ū·x_i) of the paper, and nothing to learn."""
+
+    catalog: Catalog
+    one_at_a_time = False
+
+    @cached_property
+    def logits(self) -> Floats:
+        """Return ū·x_i for each item, ū the mean of the training users' vectors."""
+        return self.catalog.vectors.astype(np.float64) @ self.catalog.population_mean
+
+    @cached_property
+    def quality(self) -> Floats:
+        """Return r_i = σ(ū·x_i)."""
+        return sigmoid(self.logits)
+
+    @cached_property
+    def vectors(self) -> rules.ItemVectors:
+        """The item vectors as the slate rules want them."""
+        return rules.ItemVectors.of(self.catalog.vectors)
+
+    def start(self, n_users: int) -> State:
+        """Nothing is known, and nothing will be."""
+        return {"rounds": np.zeros(n_users, dtype=np.int64)}
+
+    def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
+        """Count the round; clicks change nothing."""
+        del slates, clicks
+        return {"rounds": state["rounds"] + 1}
+
+    def explain(self, choice: rules.Choice, scores: Floats) -> Slates:
+        """Describe a choice that maximised these scores (n_items,) plus what the rule added for variety."""
+        batch = len(choice.items)
+        quality = np.broadcast_to(self.quality, (batch, self.catalog.n_items))
+        relevance = pick(np.broadcast_to(scores, quality.shape), choice.items)
+        gain = np.where(choice.items >= 0, choice.gains - relevance, 0.0)
+        return Slates(choice.items, pick(quality, choice.items), np.zeros(choice.items.shape), gain)
+
+
+@dataclass(frozen=True, eq=False)
+class LogRank(Crowd):
+    """The k available items with the highest quality."""
+
+    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+        """Choose the top k by ū·x; the ranking by σ is the same, without its rounding to 1."""
+        del random
+        return self.explain(rules.top_k(_everyone(self.logits, state), available, k), self.logits)
+
+
+@dataclass(frozen=True, eq=False)
+class Mmr(Crowd):
+    """Maximal marginal relevance: α r_i − (1 − α) · mean cosine with the items chosen so far."""
+
+    trade_off: float = 0.9
+
+    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+        """Choose greedily by marginal relevance."""
+        del random
+        quality = _everyone(self.quality, state)
+        choice = rules.mmr(quality, self.vectors, available, k, self.trade_off)
+        return self.explain(choice, self.trade_off * self.quality)
+
+
+@dataclass(frozen=True, eq=False)
+class EpsilonGreedy(Crowd):
+    """Each place is filled at random with probability ε, else with the best item left."""
+
+    epsilon: float = 0.1
+
+    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+        """Choose place by place."""
+        draws = random.uniform(2 * k).reshape(-1, k, 2)
+        scores = _everyone(self.logits, state)
+        return self.explain(rules.epsilon_greedy(scores, available, k, self.epsilon, draws), self.logits)
+
+
+@dataclass(frozen=True, eq=False)
+class DppMap(Crowd):
+    """Greedy MAP of a DPP that does not learn (Chen et al. 2018): θ Σ r_i + (1 − θ) log det S, on unit vectors.
+
+    The quality is equation (1) of the paper, r_i = exp(ū·x_i). With r_i = σ(ū·x_i), bounded by 1, variety swamps
+    relevance and the published figures cannot be reached; docs/method.md shows the readings that were tried.
+    """
+
+    trade_off: float = 0.6
+
+    @cached_property
+    def scores(self) -> Floats:
+        """Return θ / (1 − θ) · exp(ū·x_i); the exponent is bounded so that it stays finite."""
+        return self.trade_off / (1.0 - self.trade_off) * np.exp(np.minimum(self.logits, 700.0))
+
+    @cached_property
+    def unit_vectors(self) -> rules.ItemVectors:
+        """Item vectors of length one (a zero vector stays zero)."""
+        vectors = self.catalog.vectors.astype(np.float64)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return rules.ItemVectors.of(vectors / np.where(lengths > 0, lengths, 1.0))
+
+    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+        """Choose greedily."""
+        del random
+        choice = rules.dpp_greedy(_everyone(self.scores, state), self.unit_vectors, available, k)
+        return self.explain(choice, self.scores)
+
+
+@dataclass(frozen=True, eq=False)
+class Popular(Crowd):
+    """The items most liked by the training users: the floor that costs nothing."""
+
+    @cached_property
+    def quality(self) -> Floats:
+        """Return the share of training users who liked each item."""
+        return sigmoid(self.catalog.log_odds)
+
+    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+        """Choose the k most liked."""
+        del random
+        scores = self.catalog.log_odds
+        return self.explain(rules.top_k(_everyone(scores, state), available, k), scores)
+
+
+@dataclass(frozen=True, eq=False)
+class Random(Crowd):
+    """Any k items: the floor of floors."""
+
+    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+        """Choose the k items with the largest random numbers."""
+        del state
+        choice = rules.top_k(random.uniform(self.catalog.n_items), available, k)
+        unknown = np.full(choice.items.shape, np.nan)
+        return Slates(choice.items, unknown, unknown, np.zeros(choice.items.shape))
+
+
+def _everyone(scores: Floats, state: State) -> Floats:
+    """Give every user the same scores: (n_users, n_items), without copying."""
+    return np.broadcast_to(scores, (len(state["rounds"]), len(scores)))

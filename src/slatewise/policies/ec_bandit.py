@@ -1,0 +1,84 @@
+"""EC-Bandit (Qi et al. 2018): a click needs examination and relevance, P(click) = σ(x·θ_C) σ(x·θ_E)."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from slatewise import belief
+from slatewise import slates as rules
+from slatewise.catalog import Catalog
+from slatewise.policies.dc2b import PRIORS
+from slatewise.policies.protocol import Booleans, Floats, Slates, State, at_items, pick, scaled_vectors, sigmoid
+from slatewise.randomness import Streams
+
+
+@dataclass(frozen=True, eq=False)
+class EcBandit:
+    """Thompson sampling of relevance θ_C and examination θ_E, one item at a time.
+
+    On a click both get label 1. Without one, examination is latent with q = σ_E(1 − σ_C) / (1 − σ_Cσ_E): relevance
+    gets label 0 with weight q, examination gets the soft label q. prior_variance is the paper's λ = 1.
+    """
+
+    catalog: Catalog
+    prior: str = "zero"
+    prior_variance: float = 1.0
+    vector_length: float = 1.0
+    one_at_a_time = True
+
+    @cached_property
+    def vectors(self) -> Floats:
+        """The item vectors x_i (n_items, dim)."""
+        return scaled_vectors(self.catalog, self.vector_length)
+
+    def start(self, n_users: int) -> State:
+        """Both parameters begin with N(m, λI)."""
+        prior = self.prior_variance * np.eye(self.catalog.dim)
+        relevance = belief.start(n_users, PRIORS[self.prior](self.catalog, self.vector_length), prior)
+        examination = belief.start(n_users, np.zeros(self.catalog.dim), prior)
+        return _state(relevance, examination)
+
+    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+        """Sample both parameters and choose the items most likely to be clicked."""
+        relevance, examination = _beliefs(state)
+        normals = random.normal(2 * self.catalog.dim)
+        sampled = (
+            belief.sample(relevance, normals[:, : self.catalog.dim]),
+            belief.sample(examination, normals[:, self.catalog.dim :]),
+        )
+        scores = sigmoid(sampled[0] @ self.vectors.T) * sigmoid(sampled[1] @ self.vectors.T)
+        choice = rules.top_k(scores, available, k)
+        unknown = np.full(choice.items.shape, np.nan)
+        return Slates(choice.items, pick(scores, choice.items), unknown, np.zeros(choice.items.shape))
+
+    def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
+        """One variational step for each parameter, with the expected examination."""
+        relevance, examination = _beliefs(state)
+        shown = at_items(self.vectors, slates.items)
+        here = (slates.items >= 0).astype(np.float64)
+        relevant, examined = (
+            sigmoid(np.matmul(shown, belief.mean(one)[:, :, None])[:, :, 0]) for one in (relevance, examination)
+        )
+        latent = examined * (1.0 - relevant) / np.maximum(1.0 - relevant * examined, 1e-12)
+        weight = np.where(clicks, 1.0, latent) * here
+        return _state(
+            belief.update(relevance, belief.Feedback.of(shown, clicks, weights=weight)),
+            belief.update(examination, belief.Feedback.of(shown, np.where(clicks, 1.0, latent), weights=here)),
+        )
+
+
+def _beliefs(state: State) -> tuple[belief.Beliefs, belief.Beliefs]:
+    return (
+        belief.Beliefs(state["relevance_precision"], state["relevance_shift"]),
+        belief.Beliefs(state["examination_precision"], state["examination_shift"]),
+    )
+
+
+def _state(relevance: belief.Beliefs, examination: belief.Beliefs) -> State:
+    return {
+        "relevance_precision": relevance.precision,
+        "relevance_shift": relevance.shift,
+        "examination_precision": examination.precision,
+        "examination_shift": examination.shift,
+    }

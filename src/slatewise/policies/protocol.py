@@ -1,0 +1,80 @@
+"""What a policy is: three pure functions over the state of a batch of users."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slatewise.catalog import Catalog
+from slatewise.randomness import Streams
+
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+
+State = dict[str, NDArray[Any]]
+"""Named arrays with a leading user axis: everything a policy knows about its users."""
+
+
+@dataclass(frozen=True)
+class Slates:
+    """Chosen items (n_users, k), −1 where the catalogue ran out, and why: each array (n_users, k).
+
+    probability and deviation describe the click probability the policy believes in (NaN where it has no belief);
+    diversity_gain is what the item added to the variety of its slate, in the units of the policy's rule.
+    """
+
+    items: Integers
+    probability: Floats
+    deviation: Floats
+    diversity_gain: Floats
+
+
+class Policy(Protocol):
+    """A way to choose slates and to learn from clicks; it holds configuration and catalogue, never users."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The items to choose from."""
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether each item must be answered before the next one is chosen."""
+
+    def start(self, n_users: int) -> State:
+        """Return the state of users never seen before."""
+
+    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+        """Choose min(k, available) distinct available items (available: n_users, n_items) for each user."""
+
+    def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
+        """Learn from what was clicked (n_users, k); a place without an item teaches nothing."""
+
+
+def scaled_vectors(catalog: Catalog, length: float) -> Floats:
+    """Return the item vectors in float64, scaled to this root mean square length (a catalogue's own is 1)."""
+    if not 0.0 < length < np.inf:
+        raise ValueError(f"vector_length is {length}; give a positive number")
+    return catalog.vectors.astype(np.float64) * length
+
+
+def at_items(table: NDArray[Any], items: Integers) -> NDArray[Any]:
+    """Pick from a table the rows (n_items, ...) of chosen items; any row stands in for −1."""
+    return table[np.maximum(items, 0)]
+
+
+def pick(scores: NDArray[Any], items: Integers) -> NDArray[Any]:
+    """Pick from (n_users, n_items) the entries of chosen items (n_users, k)."""
+    return np.take_along_axis(scores, np.maximum(items, 0), axis=1)
+
+
+def sigmoid(logits: NDArray[Any]) -> Floats:
+    """Return 1 / (1 + exp(−z)) without overflow (equation 3)."""
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * logits)), dtype=np.float64)
+
+
+def log_sigmoid(logits: NDArray[Any]) -> Floats:
+    """Return log σ(z) = −log(1 + exp(−z)) without overflow or underflow."""
+    negative: Floats = np.minimum(logits, 0.0)
+    return negative - np.log1p(np.exp(-np.abs(logits)))

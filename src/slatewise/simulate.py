@@ -1,0 +1,101 @@
+"""Test users answer slates: five rounds of ten items, a click on whatever they are known to like (DESIGN 1.6)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from slatewise.dataset import Dataset
+from slatewise.policies.protocol import Policy, Slates, State
+from slatewise.randomness import Streams, user_keys
+
+CHUNK_CELLS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Session:
+    """How long each person is asked: rounds of k items; the seed of every random draw."""
+
+    rounds: int = 5
+    k: int = 10
+    seed: int = 0
+
+
+def simulate(policy: Policy, people: Dataset, session: Session | None = None, chunk: int | None = None) -> pl.DataFrame:
+    """Let every person of a data set answer a policy; return one flat record per shown item.
+
+    Columns: user, round, position, item, clicked, log_probability, diversity_gain. Users are worked on in chunks,
+    bounded by memory; neither their size nor the order of users changes any record.
+    """
+    session = session or Session()
+    size = chunk or max(1, CHUNK_CELLS // people.n_items)
+    parts = [
+        _answer(policy, people, np.arange(start, min(start + size, people.n_users)), session)
+        for start in range(0, people.n_users, size)
+    ]
+    return pl.concat(parts)
+
+
+def _answer(policy: Policy, people: Dataset, users: NDArray[np.int64], session: Session) -> pl.DataFrame:
+    """Run all rounds for one chunk of users."""
+    liked = _liked(people, users)
+    available = np.ones_like(liked)
+    keys = user_keys(people.user_ids[users].tolist())
+    state, frames = policy.start(len(users)), []
+    for number in range(session.rounds):
+        shown = []
+        for step, k in _steps(policy, number, session.k):
+            slates = policy.select(state, available, k, Streams(session.seed, keys, step))
+            state, clicks = _respond(policy, state, slates, liked)
+            _withdraw(available, slates)
+            shown.append((slates, clicks))
+        frames.append(_records(users, number, shown))
+    return pl.concat(frames).sort("user", "round", "position")
+
+
+def _steps(policy: Policy, number: int, k: int) -> Iterator[tuple[int, int]]:
+    """Yield (step, items to choose): one step for a whole slate, or one per item for policies that need it."""
+    if policy.one_at_a_time:
+        yield from ((number * k + place, 1) for place in range(k))
+    else:
+        yield number * k, k
+
+
+def _liked(people: Dataset, users: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """What each of these users likes, as a table (n_users, n_items)."""
+    rows = slice(people.user_starts[users[0]], people.user_starts[users[-1] + 1])
+    liked = np.zeros((len(users), people.n_items), dtype=bool)
+    liked[people.users[rows] - users[0], people.items[rows]] = True
+    return liked
+
+
+def _respond(policy: Policy, state: State, slates: Slates, liked: NDArray[np.bool_]) -> tuple[State, NDArray[np.bool_]]:
+    clicks = np.take_along_axis(liked, np.maximum(slates.items, 0), axis=1) & (slates.items >= 0)
+    return policy.update(state, slates, clicks), clicks
+
+
+def _withdraw(available: NDArray[np.bool_], slates: Slates) -> None:
+    """Take shown items out of what is available (Algorithm 1)."""
+    users, places = np.nonzero(slates.items >= 0)
+    available[users, slates.items[users, places]] = False
+
+
+def _records(users: NDArray[np.int64], number: int, shown: list[tuple[Slates, NDArray[np.bool_]]]) -> pl.DataFrame:
+    """Lay the slates of one round out flat; places without an item leave no record."""
+    items = np.concatenate([slates.items for slates, _ in shown], axis=1)
+    with np.errstate(divide="ignore"):
+        log_probability = np.log(np.concatenate([slates.probability for slates, _ in shown], axis=1))
+    frame = pl.DataFrame(
+        {
+            "user": np.repeat(users, items.shape[1]).astype(np.int32),
+            "round": np.full(items.size, number, dtype=np.int16),
+            "position": np.tile(np.arange(items.shape[1], dtype=np.int16), len(users)),
+            "item": items.ravel().astype(np.int32),
+            "clicked": np.concatenate([clicks for _, clicks in shown], axis=1).ravel(),
+            "log_probability": log_probability.ravel().astype(np.float32),
+            "diversity_gain": np.concatenate([s.diversity_gain for s, _ in shown], axis=1).ravel().astype(np.float32),
+        }
+    )
+    return frame.filter(pl.col("item") >= 0).with_columns(pl.col("log_probability").fill_nan(None))

@@ -1,0 +1,72 @@
+"""Hyper-parameters from validation users, for every policy alike.
+
+`tune` sees a catalogue and validation people only; both are made inside the training users of a split, so no test
+user can have a say.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from slatewise.catalog import Catalog
+from slatewise.dataset import Dataset
+from slatewise.metrics import per_split, per_user
+from slatewise.policies import make_policy
+from slatewise.simulate import Session, simulate
+
+GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "logrank": {},
+    "mmr": {"trade_off": (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)},
+    "epsilon-greedy": {"epsilon": (0.0, 0.02, 0.05, 0.1, 0.2)},
+    "dpp-map": {"trade_off": (0.1, 0.3, 0.5, 0.6, 0.7, 0.9)},
+    "c2ucb": {"entropy_weight": (0.01, 0.1, 1.0), "exploration": (0.3, 1.0), "ridge": (10.0, 100.0)},
+    "ec-bandit": {"prior": ("zero", "population"), "prior_variance": (0.1, 0.3, 1.0, 3.0)},
+    "dc2b": {"alpha": (1.0, 3.0, 5.0), "exposure_push": (None, 1.0, 0.5), "temperature": (0.0, 1.0)},
+    "popular": {},
+    "random": {},
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting and what it reached on the validation users."""
+
+    options: dict[str, Any]
+    precision: float
+    diversity: float
+    f: float
+
+
+def candidates(policy: str) -> Iterator[dict[str, Any]]:
+    """Yield every setting of a policy's grid."""
+    grid = GRIDS[policy]
+    for values in product(*grid.values()):
+        yield dict(zip(grid, values, strict=True))
+
+
+def evaluate(
+    policy: str, catalog: Catalog, validation: Dataset, session: Session, on_candidate: Callable[[], None] | None = None
+) -> list[Candidate]:
+    """Try every setting on the validation users, best F first."""
+    results = []
+    for options in candidates(policy):
+        records = simulate(make_policy(policy, catalog, **options), validation, session)
+        users = per_user(_labelled(records, policy), validation.categories)
+        row = per_split(users).row(0, named=True)
+        last = f"p@{session.rounds * session.k}"
+        results.append(Candidate(options, row.get(last, row["p@50"]), row["diversity"], row["f"]))
+        if on_candidate:
+            on_candidate()
+    return sorted(results, key=lambda candidate: -candidate.f)
+
+
+def tune(policy: str, catalog: Catalog, validation: Dataset, session: Session) -> Candidate:
+    """Return the setting with the best F on the validation users."""
+    return evaluate(policy, catalog, validation, session)[0]
+
+
+def _labelled(records: Any, policy: str) -> Any:
+    import polars as pl
+
+    return records.with_columns(dataset=pl.lit("validation"), split=pl.lit(0), policy=pl.lit(policy))
