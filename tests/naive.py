@@ -182,9 +182,7 @@ def user_metrics(
     """Precision and diversity of one user from records with round, position, item and clicked."""
     shown = sorted(shown, key=lambda record: (record["round"], record["position"]))
     clicks = [record["clicked"] for record in shown]
-    measured: dict[str, float | None] = {
-        f"p@{n}": sum(clicks[:n]) / n if len(clicks) >= n else None for n in cut_offs
-    }
+    measured: dict[str, float | None] = {f"p@{n}": sum(clicks[:n]) / n if len(clicks) >= n else None for n in cut_offs}
     distances = []
     for number in sorted({record["round"] for record in shown}):
         slate = [record["item"] for record in shown if record["round"] == number]

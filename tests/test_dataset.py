@@ -254,6 +254,6 @@ def test_last_of_each_pair_by_a_loop(rows: list[tuple[int, int, int]], with_time
     for row, (user, item, time) in enumerate(rows):
         if (user, item) not in latest or not with_times or time >= rows[latest[user, item]][2]:
             latest[user, item] = row
-    kept = last_of_each_pair(users, items, times if with_times else None)
+    kept = last_of_each_pair(users, items, pl.Series(times) if with_times else None)
     expected = [latest[pair] for pair in sorted(latest)]
     assert (np.arange(len(rows)) if kept is None else kept).tolist() == expected

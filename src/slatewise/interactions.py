@@ -51,14 +51,12 @@ def compress(values: Integers) -> tuple[Integers, NDArray[np.int32]]:
         distinct, places = np.unique(values, return_inverse=True)
         return distinct, places.astype(np.int32)
     shifted = values - low if low else values
-    present = np.zeros(high - low + 1, dtype=bool)
-    present[shifted] = True
-    table = np.cumsum(present, dtype=np.int32)
-    table -= 1
-    return np.flatnonzero(present) + low, table[shifted]
+    present = np.bincount(shifted) > 0
+    table = np.cumsum(present, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(present) + low, table.take(shifted, mode="clip")
 
 
-def last_of_each_pair(users: Integers, items: Integers, times: NDArray[Any] | None) -> NDArray[np.intp] | None:
+def last_of_each_pair(users: Integers, items: Integers, times: pl.Series | None) -> NDArray[np.intp] | None:
     """Return the rows to keep, sorted by user and item, so that each pair stays once: its latest row.
 
     Without times the latest row is the last one of the table. None means that every row stays as it is,
@@ -69,7 +67,7 @@ def last_of_each_pair(users: Integers, items: Integers, times: NDArray[Any] | No
     in_order |= users[1:] > users[:-1]
     if in_order.all():
         return None
-    keys = (items, users) if times is None else (times, items, users)
+    keys = (items, users) if times is None else (times.fill_null(0).to_numpy(), items, users)
     order = np.lexsort(keys)
     ordered_users, ordered_items = users[order], items[order]
     is_last = np.ones(len(order), dtype=bool)
@@ -85,7 +83,7 @@ def positive_rows(
     n_rows = len(frame)
     ratings = numbers(frame["rating"], label) if "rating" in frame.columns else None
     times = numbers(frame["timestamp"], label) if "timestamp" in frame.columns else None
-    rows = last_of_each_pair(*pairs, None if times is None else times.fill_null(0).to_numpy())
+    rows = last_of_each_pair(*pairs, times)
     kept = n_rows if rows is None else len(rows)
     if kept < n_rows:
         notes.append(f"{n_rows - kept:,} duplicate rows left out (the latest of each user and item counts)")

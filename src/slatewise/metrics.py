@@ -3,7 +3,7 @@
 A run is one policy on one split of one data set. Python loops over runs and over chunks of slates, never over users.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,7 @@ NUMBERS_PER_CHUNK = 2_000_000
 Floats = NDArray[np.float64]
 
 
-def per_user(
-    records: pl.DataFrame, categories: NDArray[np.bool_], cut_offs: Sequence[int] = CUT_OFFS
-) -> pl.DataFrame:
+def per_user(records: pl.DataFrame, categories: NDArray[np.bool_], cut_offs: Sequence[int] = CUT_OFFS) -> pl.DataFrame:
     """Return `dataset, split, policy, user`, a column `p@N` for every cut-off, and `diversity`.
 
     `p@N` is the share clicked among the first N items shown: null for a user who was shown fewer, and without a
@@ -30,8 +28,7 @@ def per_user(
     are left out of it. `categories` is the indicator matrix of the data set (n_items, n_categories).
     """
     _check(records, categories)
-    runs = records.select(SHOWN).partition_by(RUN, maintain_order=True)
-    users = pl.concat([_users_of_run(run, categories, cut_offs) for run in runs])
+    users = pl.concat([_users_of_run(run, categories, cut_offs) for run in _runs(records)])
     unreached = [name for name in precision_columns(users) if users[name].null_count() == len(users)]
     return users.drop(unreached)
 
@@ -65,17 +62,8 @@ def precision_by_interaction(records: pl.DataFrame) -> pl.DataFrame:
     One row per round: `interactions` slates were answered, `shown` items were shown to a user, and `precision` is the
     share clicked of all items shown so far.
     """
-    require_columns(records, (*RUN, "user", "round", "clicked"), "records")
-    rounds = records.group_by(*RUN, "round").agg(pl.col("clicked").sum(), pl.len(), pl.col("user").n_unique())
-    runs = records.select(RUN).unique(maintain_order=True)
-    ordered = runs.join(rounds, on=RUN, how="left").sort("round", maintain_order=True)
-    clicked, shown = (pl.col(name).cast(pl.Int64).cum_sum().over(RUN) for name in ("clicked", "len"))
-    return ordered.select(
-        *RUN,
-        interactions=pl.col("round") + 1,
-        shown=shown / pl.col("user").first().over(RUN),
-        precision=clicked / shown,
-    )
+    require_columns(records, SHOWN, "records")
+    return pl.concat([_course(run) for run in _runs(records)])
 
 
 def slate_diversity(slates: NDArray[np.integer[Any]], categories: NDArray[np.bool_]) -> Floats:
@@ -92,8 +80,7 @@ def slate_diversity(slates: NDArray[np.integer[Any]], categories: NDArray[np.boo
     starts = range(0, len(slates), chunk)
     similar = np.concatenate([_similarity(table[slates[at : at + chunk]]) for at in starts] or [np.empty(0)])
     sizes = (slates >= 0).sum(axis=1)
-    pairs = sizes * (sizes - 1)
-    return 1.0 - np.divide(similar, pairs, out=np.full(len(slates), np.nan), where=pairs > 0)
+    return 1.0 - _ratio(similar, sizes * (sizes - 1))
 
 
 def precision_columns(frame: pl.DataFrame) -> list[str]:
@@ -111,6 +98,22 @@ def _similarity(features: NDArray[np.float32]) -> Floats:
     similarity = np.divide(shared, np.maximum(united, 1), dtype=np.float64)
     with_itself = (sizes > 0).sum(axis=1)
     return np.asarray(similarity.sum(axis=(1, 2)) - with_itself)
+
+
+def _runs(records: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Cut out one run after the other, so that only one is held beside the records."""
+    rows = records.lazy()
+    differs = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in RUN)
+    runs = rows.select(RUN).filter(differs).collect().unique(maintain_order=True)
+    for run in runs.iter_rows(named=True):
+        yield rows.filter(**run).select(SHOWN).collect()
+
+
+def _course(run: pl.DataFrame) -> pl.DataFrame:
+    rounds = run.group_by(*RUN, "round").agg(pl.col("clicked").sum(), pl.len()).sort("round")
+    clicked, shown = (pl.col(name).cast(pl.Int64).cum_sum() for name in ("clicked", "len"))
+    columns = {"interactions": pl.col("round") + 1, "shown": shown / run["user"].n_unique()}
+    return rounds.select(*RUN, **columns, precision=clicked / shown)
 
 
 def _users_of_run(run: pl.DataFrame, categories: NDArray[np.bool_], cut_offs: Sequence[int]) -> pl.DataFrame:
@@ -153,7 +156,14 @@ def _mean_by_group(values: Floats, groups: NDArray[np.intp], n_groups: int) -> F
     known = ~np.isnan(values)
     totals = np.bincount(groups[known], weights=values[known], minlength=n_groups)
     counts = np.bincount(groups[known], minlength=n_groups)
-    return np.divide(totals, counts, out=np.full(n_groups, np.nan), where=counts > 0)
+    return _ratio(totals, counts)
+
+
+def _ratio(totals: Floats, counts: NDArray[np.intp]) -> Floats:
+    """Divide, with NaN where there is nothing to divide by."""
+    ratio = np.full(len(totals), np.nan)
+    np.divide(totals, counts, out=ratio, where=counts > 0)
+    return ratio
 
 
 def _check(records: pl.DataFrame, categories: NDArray[np.bool_]) -> None:

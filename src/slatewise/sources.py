@@ -6,29 +6,30 @@ that carries it. Every failure is told in one line. Any faithful copy is accepte
 order of rows, because counts and digest are taken from the parsed ratings; a damaged copy is refused.
 """
 
-import hashlib
-import io
-import json
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import platformdirs
-import polars as pl
 
 from slatewise.archives import stamp
+from slatewise.cache import (
+    MANIFEST,
+    Fetched,
+    cache_directory,
+    read_cache,
+    read_manifest,
+    workspace,
+    write_cache,
+)
 from slatewise.dataset import DataError, Dataset
-from slatewise.download import Progress, download, pip_download, write_whole
-from slatewise.formats import LAYOUTS, Content, Layout, Tables, measure, read_layout
+from slatewise.download import Progress, download, pip_download
+from slatewise.formats import LAYOUTS, Content, Layout, measure, read_layout
+from slatewise.synthetic import make_world
 
-CACHE_FORMAT = 1
-MANIFEST = "manifest.json"
+__all__ = ["SOURCES", "Fetched", "Source", "cache_directory", "fetch", "is_at_hand", "load"]
+
 MOVIELENS_LICENCE = (
     "GroupLens Research, University of Minnesota: research use, no redistribution without permission; "
     "cite Harper and Konstan (2015), The MovieLens Datasets, ACM TiiS 5(4):19"
@@ -56,15 +57,6 @@ class Source:
     licence: str
     home: str | None = None
     wheel: str | None = None
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """A verified data set: its tables, in words where they came from, and the digest of the ratings."""
-
-    tables: Tables
-    origin: str
-    digest: str
 
 
 def _movielens(name: str, title: str, expected: Content, wheel: str | None = None) -> Source:
@@ -119,6 +111,7 @@ _ALL = (
     ),
 )
 SOURCES: dict[str, Source] = {source.name: source for source in _ALL}
+SYNTHETIC = "synthetic"
 
 _log: Report = logging.getLogger(__name__).warning
 
@@ -129,6 +122,8 @@ def _ignore_progress(_done: int, _total: int | None) -> None:
 
 def load(name: str, report: Report = _log, progress: Progress = _ignore_progress) -> Dataset:
     """Return a named data set with its positive ratings, ready for use."""
+    if name == SYNTHETIC:
+        return make_world().dataset
     tables = fetch(name, report, progress).tables
     rule = SOURCES[name].positive
     return Dataset.from_frames(tables.ratings, tables.items, positive=rule, keep_unrated=False, name=name)
@@ -163,14 +158,9 @@ def is_at_hand(name: str) -> str | None:
     return f"{folder} (cache)" if (folder / MANIFEST).is_file() else None
 
 
-def cache_directory() -> Path:
-    """Return the directory where parsed data sets are kept: SLATEWISE_CACHE, or the platform's cache directory."""
-    return Path(os.environ.get("SLATEWISE_CACHE") or platformdirs.user_cache_dir("slatewise")).expanduser()
-
-
 def _find(name: str) -> Source:
     if name not in SOURCES:
-        raise DataError(f"there is no data set {name!r}; choose one of {', '.join(SOURCES)}")
+        raise DataError(f"there is no data set {name!r}; choose one of {', '.join(SOURCES)}, {SYNTHETIC}")
     return SOURCES[name]
 
 
@@ -213,44 +203,32 @@ def _from_directory(source: Source, directory: Path, tell: Report) -> Fetched:
 def _from_copy(source: Source, path: Path, tell: Report) -> Fetched:
     """Take a copy at hand; if the cache was made from this very copy, take the cache."""
     try:
-        manifest = _read_manifest(source)
+        manifest = read_manifest(source.name, source.expected.digest)
         if manifest is not None and manifest["origin"] == stamp(path, source.layout.members):
-            return _read_cache(source, manifest)
+            return read_cache(source.name, manifest)
     except DataError as error:
         tell(str(error))
     return _take_in(source, source.layout, path, str(path), tell)
 
 
 def _from_cache(source: Source) -> Fetched:
-    manifest = _read_manifest(source)
+    manifest = read_manifest(source.name, source.expected.digest)
     if manifest is None:
         raise DataError(f"{source.name} is not in the cache {cache_directory()}")
-    return _read_cache(source, manifest)
+    return read_cache(source.name, manifest)
 
 
 def _from_home(source: Source, tell: Report, progress: Progress) -> Fetched:
-    with _workspace() as folder:
+    with workspace() as folder:
         archive = folder / f"{source.name}.zip"
         download(str(source.home), archive, progress)
         return _take_in(source, source.layout, archive, str(source.home), tell)
 
 
 def _from_wheel(source: Source, tell: Report) -> Fetched:
-    with _workspace() as folder:
+    with workspace() as folder:
         wheel = pip_download(str(source.wheel), folder)
         return _take_in(source, LAYOUTS["recbole"], wheel, f"the wheel {source.wheel}", tell)
-
-
-@contextmanager
-def _workspace() -> Iterator[Path]:
-    """Lend a directory inside the cache, or in the system's place where the cache cannot be written."""
-    try:
-        cache_directory().mkdir(parents=True, exist_ok=True)
-        lent = tempfile.TemporaryDirectory(dir=cache_directory(), prefix=".download-")
-    except OSError:
-        lent = tempfile.TemporaryDirectory(prefix="slatewise-")
-    with lent as folder:
-        yield Path(folder)
 
 
 def _take_in(source: Source, layout: Layout, path: Path, origin: str, tell: Report) -> Fetched:
@@ -261,60 +239,7 @@ def _take_in(source: Source, layout: Layout, path: Path, origin: str, tell: Repo
         raise DataError(f"{source.name} from {origin} is damaged: {difference}")
     fetched = Fetched(tables, origin, str(found.digest))
     try:
-        _write_cache(source, fetched, stamp(path, layout.members))
+        write_cache(source.name, fetched, stamp(path, layout.members))
     except OSError as error:
         tell(f"the cache {cache_directory()} cannot be written ({error.strerror}); set SLATEWISE_CACHE elsewhere")
     return fetched
-
-
-def _read_manifest(source: Source) -> dict[str, Any] | None:
-    path = cache_directory() / source.name / MANIFEST
-    try:
-        manifest = json.loads(path.read_bytes())
-        described = {name: manifest[name] for name in ("format", "digest", "from", "origin", "files")}
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} in the cache is damaged and left aside ({type(error).__name__})") from error
-    if described["format"] != CACHE_FORMAT or source.expected.digest not in (None, described["digest"]):
-        raise DataError(f"{path.parent} in the cache is of another version and left aside")
-    return described
-
-
-def _read_cache(source: Source, manifest: dict[str, Any]) -> Fetched:
-    folder = cache_directory() / source.name
-    frames = {}
-    for name in ("ratings", "items"):
-        path = folder / f"{name}.parquet"
-        try:
-            content = path.read_bytes()
-            if hashlib.sha256(content).hexdigest() != manifest["files"][path.name]:
-                raise DataError(f"{path} in the cache is damaged (checksum) and left aside")
-            frames[name] = pl.read_parquet(content)
-        except (OSError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
-            raise DataError(f"{path} in the cache cannot be read ({type(error).__name__})") from error
-    return Fetched(Tables(**frames), f"{folder} (cache of {manifest['from']})", manifest["digest"])
-
-
-def _write_cache(source: Source, fetched: Fetched, made_from: dict[str, str | int]) -> None:
-    """Write both tables as Parquet and then, last, the manifest with their checksums."""
-    folder = cache_directory() / source.name
-    folder.mkdir(parents=True, exist_ok=True)
-    manifest = {
-        "format": CACHE_FORMAT,
-        "digest": fetched.digest,
-        "from": fetched.origin,
-        "origin": made_from,
-        "files": {
-            f"{name}.parquet": _write_parquet(folder / f"{name}.parquet", frame)
-            for name, frame in vars(fetched.tables).items()
-        },
-    }
-    write_whole(folder / MANIFEST, [json.dumps(manifest, indent=2).encode()])
-
-
-def _write_parquet(path: Path, frame: pl.DataFrame) -> str:
-    buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="lz4", statistics=False)
-    write_whole(path, [buffer.getvalue()])
-    return hashlib.sha256(buffer.getbuffer()).hexdigest()

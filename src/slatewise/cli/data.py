@@ -16,9 +16,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 @app.command("list", epilog="Example: slatewise data list")
 def list_sources(json: Json = False) -> None:
     """List the data sets slatewise knows, and where each would come from on this machine."""
-    from slatewise.sources import SOURCES, is_at_hand
+    from slatewise.sources import SOURCES, SYNTHETIC, is_at_hand
 
     rows = [{"name": name, "what": source.title, "at_hand": is_at_hand(name)} for name, source in SOURCES.items()]
+    rows.append({"name": SYNTHETIC, "what": "a made-up world whose truth is known", "at_hand": "made on the spot"})
     if json:
         print_json(rows)
         return
