@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from slatewise import slates
+from slatewise import greedy, slates
 from slatewise.slates import Choice, Entropy, ItemVectors
 from tests import naive
 
@@ -102,10 +102,10 @@ def test_pruning_changes_nothing(seed: int, rule: str, k: int) -> None:
     logits, vectors, available = world(seed, n_items=60, dim=3)
     scores = logits * np.random.default_rng(seed).choice([0.0, 0.01, 1.0, 6.0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slates, "CANDIDATES_PER_PICK", 10**6)
+        patch.setattr(greedy, "CANDIDATES_PER_PICK", 10**6)
         full = run(rule, scores, vectors, available, k)
-        patch.setattr(slates, "CANDIDATES_PER_PICK", 1)
-        patch.setattr(slates, "CANDIDATE_GROWTH", 2)
+        patch.setattr(greedy, "CANDIDATES_PER_PICK", 1)
+        patch.setattr(greedy, "CANDIDATE_GROWTH", 2)
         pruned = run(rule, scores, vectors, available, k)
     np.testing.assert_array_equal(pruned.items, full.items)
     np.testing.assert_array_equal(pruned.gains, full.gains)
@@ -114,10 +114,10 @@ def test_pruning_changes_nothing(seed: int, rule: str, k: int) -> None:
 def test_candidates_alone_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: were the first candidates believed to be all there is, some slates would be wrong."""
     logits, vectors, available = world(4, n_items=400, dim=5, n_users=40)
-    monkeypatch.setattr(slates, "CANDIDATES_PER_PICK", 2)
+    monkeypatch.setattr(greedy, "CANDIDATES_PER_PICK", 2)
     honest = run("dpp_greedy", logits, vectors, available, 5)
-    search = slates._most_promising
-    monkeypatch.setattr(slates, "_most_promising", lambda *given: (search(*given)[0], np.full(len(given[0]), -np.inf)))
+    search = greedy._most_promising
+    monkeypatch.setattr(greedy, "_most_promising", lambda *given: (search(*given)[0], np.full(len(given[0]), -np.inf)))
     credulous = run("dpp_greedy", logits, vectors, available, 5)
     assert np.mean((honest.items != credulous.items).any(axis=1)) > 0.05
 

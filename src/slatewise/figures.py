@@ -1,57 +1,20 @@
-"""Figures as SVG and PNG, drawn by matplotlib without global state.
+"""The paper's two figures from our runs, and the plane of diversity and precision."""
 
-An SVG is made to stand inside a page: no background, text and axes in the page's own text colour, series in the CSS
-variables `--series-1` to `--series-4` with colour-blind-safe defaults (Okabe and Ito). The same figure drawn twice is
-the same bytes.
-"""
-
-import io
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from slatewise import paper
-from slatewise.tables import require_columns
+from slatewise.drawing import INK, MARKERS, SERIES, Figure, draw_figure, draw_line, over_splits
+from slatewise.tables import DataError, require_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-INK = "#1b1f24"
-SERIES = ("#0072b2", "#d55e00", "#00906a", "#b3589a")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h", "p")
-STYLE: dict[str, Any] = {
-    "font.size": 11,
-    "font.family": "sans-serif",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.2,
-    "legend.frameon": False,
-    "legend.fontsize": 10,
-    "lines.linewidth": 1.8,
-    "lines.markersize": 6.5,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "slatewise",
-    **dict.fromkeys(
-        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), INK
-    ),
-}
-NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A drawn figure: file name, caption, a description for those who cannot see it, and its two forms."""
-
-    name: str
-    caption: str
-    description: str
-    svg: str
-    png: bytes
+HIGH, WIDE = (6.0, 5.4), (6.0, 4.0)
 
 
 @dataclass(frozen=True)
@@ -68,65 +31,106 @@ class Point:
 def figure_alpha(frame: pl.DataFrame) -> Figure:
     """Draw P@50 and diversity against α, with the standard deviation over splits: the paper's first figure.
 
-    `frame` is `metrics.per_split` with a column `alpha`, one row per split and α.
+    `frame` is `metrics.per_split` with a column `alpha`: one row per split and α.
     """
-    require_columns(frame, ("alpha", "p@50", "diversity"), "the results by alpha")
-    points = _over_splits(frame, ["alpha"], ("p@50", "diversity"))
-
-    def draw(canvas: "Canvas") -> None:
-        panels = canvas.subplots(2, 1, sharex=True)
-        for axes, metric, label, series in zip(panels, ("p@50", "diversity"), ("P@50", "Diversity"), (0, 1), strict=True):
-            _line(axes, (points["alpha"], points[metric], points[f"{metric} sd"]), series, label)
-            axes.set(ylabel=label, xscale="log")
-            axes.axvline(paper.ALPHA, color=INK, linestyle=":", linewidth=1.2)
-        panels[0].annotate("paper: α = 3", (paper.ALPHA, 1.02), xycoords=("data", "axes fraction"), ha="center")
-        panels[1].set(xlabel="α, the weight of quality against variety (log scale)")
-
-    described = "; ".join(f"α {row['alpha']:g}: P@50 {row['p@50']:.3f}, diversity {row['diversity']:.3f}" for row in points.iter_rows(named=True))
-    caption = f"DC²B by α: mean and standard deviation over {_n_splits(frame)}. {paper.ALPHA_STATEMENT}"
-    return _render("figure-alpha", caption, described, draw, (6.0, 5.4))
+    require_columns(frame, ("alpha", "split", "p@50", "diversity"), "the results by alpha")
+    points = over_splits(frame, ["alpha"], ("p@50", "diversity"))
+    described = "; ".join(
+        f"α = {alpha:g}: P@50 {precision:.3f}, diversity {diversity:.3f}"
+        for alpha, precision, diversity in points.select("alpha", "p@50", "diversity").iter_rows()
+    )
+    caption = f"DC²B by α: mean and standard deviation over {_splits(frame)}. {paper.ALPHA_STATEMENT}"
+    return draw_figure("figure-alpha", (caption, described), lambda canvas: _draw_alpha(canvas, points), HIGH)
 
 
 def figure_size(frame: pl.DataFrame) -> Figure:
     """Draw the precision of all items shown so far, for each slate size: the paper's second figure.
 
-    `frame` is `metrics.precision_by_interaction` with a column `size`.
+    `frame` is `metrics.precision_by_interaction` with a column `size`: one row per split, size and interaction.
     """
-    require_columns(frame, ("size", "shown", "precision"), "the results by size of slate")
-    points = _over_splits(frame, ["size", "shown"], ("precision",))
-    sizes = points["size"].unique().sort().to_list()
-
-    def draw(canvas: "Canvas") -> None:
-        axes = canvas.subplots()
-        for series, size in enumerate(sizes):
-            of_size = points.filter(size=size)
-            _line(axes, (of_size["shown"], of_size["precision"], of_size["precision sd"]), series, f"|S| = {size}")
-        axes.set(xlabel="items shown to a user so far", ylabel="precision (share clicked so far)")
-        axes.legend()
-
-    last = points.group_by("size", maintain_order=True).last()
-    described = "; ".join(f"|S| = {row['size']}: precision {row['precision']:.3f} after {row['shown']:g} items" for row in last.iter_rows(named=True))
-    caption = f"DC²B by size of slate, mean and standard deviation over {_n_splits(frame)}; each marker is one interaction. {paper.SIZE_STATEMENT}"
-    return _render("figure-size", caption, described, draw, (6.0, 4.0))
+    require_columns(frame, ("size", "split", "shown", "precision"), "the results by size of slate")
+    points = over_splits(frame, ["size", "shown"], ("precision",))
+    described = "; ".join(
+        f"|S| = {size}: precision {precision:.3f} after {shown:g} items"
+        for size, shown, precision in points.select("size", "shown", "precision").iter_rows()
+    )
+    caption = (
+        f"DC²B by size of slate: mean and standard deviation over {_splits(frame)}; each marker is one interaction. "
+        f"{paper.SIZE_STATEMENT}"
+    )
+    return draw_figure("figure-size", (caption, described), lambda canvas: _draw_size(canvas, points), WIDE)
 
 
 def scatter_precision_diversity(points: Sequence[Point], name: str, caption: str) -> Figure:
     """Draw results in the plane of diversity and P@50: ours filled, the paper's hollow, lines joined.
 
-    A name has one marker and colour, so that a method's own run and its published point can be told together.
+    A name has one marker and one colour, so that a method's run and its published point are seen to belong together.
     """
-    names = list(dict.fromkeys(point.name for point in points if not point.line))
+    if not points:
+        raise DataError(f"figure {name!r} has no points; give at least one")
+    described = "; ".join(
+        f"{point.line} {point.name}".strip()
+        + (" in the paper" if point.is_published else "")
+        + f": P@50 {point.precision:.3f}, diversity {point.diversity:.3f}"
+        for point in points
+    )
+    return draw_figure(name, (caption, described), lambda canvas: _draw_plane(canvas, points), HIGH)
+
+
+def _draw_alpha(canvas: "Canvas", points: pl.DataFrame) -> None:
+    panels = canvas.subplots(2, 1, sharex=True)
+    for series, (metric, label) in enumerate({"p@50": "P@50", "diversity": "Diversity"}.items()):
+        axes = panels[series]
+        draw_line(axes, (points["alpha"], points[metric], points[f"{metric} sd"]), series)
+        axes.axvline(paper.ALPHA, color=INK, linestyle=":", linewidth=1.2)
+        axes.set(ylabel=label, xscale="log")
+    alphas = points["alpha"].to_list()
+    panels[1].set_xticks(alphas, [f"{alpha:g}" for alpha in alphas])
+    panels[1].minorticks_off()
+    panels[1].set_xlabel("α, the weight of quality in the kernel (log scale)")
+    panels[0].set_title("dotted: α = 3, the paper's setting", fontsize=10)
+
+
+def _draw_size(canvas: "Canvas", points: pl.DataFrame) -> None:
+    axes = canvas.subplots()
+    for series, ((size,), part) in enumerate(points.group_by(["size"], maintain_order=True)):
+        draw_line(axes, (part["shown"], part["precision"], part["precision sd"]), series, f"|S| = {size}")
+    axes.set_xlim(left=0)
+    axes.set(xlabel="items shown to a user so far", ylabel="precision: share clicked so far")
+    axes.legend()
+
+
+def _draw_plane(canvas: "Canvas", points: Sequence[Point]) -> None:
+    axes = canvas.subplots()
     lines = list(dict.fromkeys(point.line for point in points if point.line))
+    names = [*lines, *dict.fromkeys(point.name for point in points if not point.line)]
+    for line in lines:
+        _join(axes, [point for point in points if point.line == line], lines.index(line))
+    for point in points:
+        if not point.line:
+            _mark(axes, point, names.index(point.name))
+    axes.set(xlabel="Diversity: mean 1 − Jaccard of the categories in a slate", ylabel="P@50")
+    labelled = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    title = "filled: our runs, hollow: the paper" if any(point.is_published for point in points) else None
+    canvas.legend(labelled.values(), labelled.keys(), loc="outside lower center", ncols=3, title=title)
 
-    def draw(canvas: "Canvas") -> None:
-        axes = canvas.subplots()
-        for series, line in enumerate(lines):
-            _joined(axes, [point for point in points if point.line == line], series)
-        for point in points:
-            if not point.line:
-                _dot(axes, point, names.index(point.name) + len(lines))
-        axes.set(xlabel="Diversity (mean 1 − Jaccard of categories in a slate)", ylabel="P@50")
-        _legend_of_names(axes, any(point.is_published for point in points))
 
-    described = "; ".join(f"{point.line} {point.name}{' (paper)' if point.is_published else ''}: P@50 {point.precision:.3f}, diversity {point.diversity:.3f}".strip() for point in points)
-    return _render(name, caption, described, draw, (6.4, 5.8))
+def _join(axes: "Axes", points: list[Point], series: int) -> None:
+    color = SERIES[series % len(SERIES)]
+    x, y = [point.diversity for point in points], [point.precision for point in points]
+    axes.plot(x, y, color=color, marker=".", label=points[0].line)
+    for point in points:
+        where = (point.diversity, point.precision)
+        axes.annotate(point.name, where, (4, 4), textcoords="offset points", fontsize=9, color=color)
+
+
+def _mark(axes: "Axes", point: Point, series: int) -> None:
+    color = SERIES[series % len(SERIES)]
+    face = "none" if point.is_published else color
+    (dot,) = axes.plot([point.diversity], [point.precision], color=color, linestyle="none", label=point.name)
+    dot.set(marker=MARKERS[series % len(MARKERS)], markersize=8, markerfacecolor=face)
+
+
+def _splits(frame: pl.DataFrame) -> str:
+    count = frame["split"].n_unique()
+    return "one split" if count == 1 else f"{count} splits"

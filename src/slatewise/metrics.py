@@ -159,7 +159,7 @@ def _mean_by_group(values: Floats, groups: NDArray[np.intp], n_groups: int) -> F
     return _ratio(totals, counts)
 
 
-def _ratio(totals: Floats, counts: NDArray[np.intp]) -> Floats:
+def _ratio(totals: NDArray[Any], counts: NDArray[np.intp]) -> Floats:
     """Divide, with NaN where there is nothing to divide by."""
     ratio = np.full(len(totals), np.nan)
     np.divide(totals, counts, out=ratio, where=counts > 0)

@@ -36,7 +36,7 @@ class C2Ucb:
     @cached_property
     def products(self) -> Floats:
         """All products x_a x_b of each item (n_items, dim²), so that xᵀV⁻¹x of all items is one matrix product."""
-        return np.einsum("ia,ib->iab", self.vectors, self.vectors).reshape(len(self.vectors), -1)
+        return (self.vectors[:, :, None] * self.vectors[:, None, :]).reshape(len(self.vectors), -1)
 
     @cached_property
     def item_vectors(self) -> rules.ItemVectors:

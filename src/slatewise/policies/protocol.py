@@ -56,7 +56,8 @@ def scaled_vectors(catalog: Catalog, length: float) -> Floats:
     """Return the item vectors in float64, scaled to this root mean square length (a catalogue's own is 1)."""
     if not 0.0 < length < np.inf:
         raise ValueError(f"vector_length is {length}; give a positive number")
-    return catalog.vectors.astype(np.float64) * length
+    scaled: Floats = catalog.vectors.astype(np.float64) * length
+    return scaled
 
 
 def at_items(table: NDArray[Any], items: Integers) -> NDArray[Any]:
@@ -77,4 +78,4 @@ def sigmoid(logits: NDArray[Any]) -> Floats:
 def log_sigmoid(logits: NDArray[Any]) -> Floats:
     """Return log σ(z) = −log(1 + exp(−z)) without overflow or underflow."""
     negative: Floats = np.minimum(logits, 0.0)
-    return negative - np.log1p(np.exp(-np.abs(logits)))
+    return np.asarray(negative - np.log1p(np.exp(-np.abs(logits))), dtype=np.float64)

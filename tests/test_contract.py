@@ -1,0 +1,190 @@
+"""What every policy must keep, whatever it is: the whole registry over the edge cases."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slatewise.catalog import Catalog
+from slatewise.embeddings import BprSettings
+from slatewise.policies import POLICIES, Policy, Slates, make_policy
+from slatewise.randomness import Streams, user_keys
+from slatewise.simulate import Session, simulate
+from slatewise.synthetic import WorldSize, make_world
+
+WORLD = make_world(WorldSize(n_users=300, n_items=120, n_categories=8, dim=5), seed=11)
+LEARNERS: dict[str, dict[str, Any]] = {
+    "dc2b": {"vector_length": 2.0, "exposure_push": 0.0, "alpha": 10.0},
+    "c2ucb": {"ridge": 1.0, "exploration": 0.1},
+    "ec-bandit": {"vector_length": 2.0},
+}
+PLACE_MATTERS = {"random", "epsilon-greedy"}  # they draw by the number of the item
+
+every_policy = pytest.mark.parametrize("name", POLICIES)
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    train, _ = WORLD.dataset.split(0.3, seed=1)
+    return Catalog.train(train, BprSettings(dim=6, epochs=40, learning_rate=0.05))
+
+
+def degenerate(kind: str) -> Catalog:
+    """Catalogues that break naive geometry."""
+    random = np.random.default_rng(3)
+    vectors = {
+        "equal vectors": np.ones((30, 4)),
+        "zero vectors": np.zeros((30, 4)),
+        "some zero": random.normal(size=(30, 4)) * (np.arange(30) % 2)[:, None],
+        "one dimension": random.normal(size=(30, 1)),
+        "duplicates": np.repeat(random.normal(size=(10, 4)), 3, axis=0),
+        "huge": random.normal(size=(30, 4)) * 1e6,
+    }[kind]
+    return Catalog.from_vectors(range(30), vectors)
+
+
+def streams(n_users: int, step: int = 0, seed: int = 0) -> Streams:
+    return Streams(seed, user_keys(range(n_users)), step)
+
+
+def check_slates(slates: Slates, available: np.ndarray[Any, Any], k: int) -> None:
+    """Exactly min(k, available) distinct available items per user, and finite explanations."""
+    assert slates.items.shape == (len(available), k)
+    for items, allowed in zip(slates.items, available, strict=True):
+        chosen = items[items >= 0]
+        assert len(chosen) == min(k, allowed.sum())
+        assert len(set(chosen.tolist())) == len(chosen)
+        assert allowed[chosen].all()
+        assert (items[len(chosen) :] == -1).all()
+    shown = slates.items >= 0
+    assert np.isfinite(slates.diversity_gain[shown]).all()
+    probability = slates.probability[shown]
+    assert (np.isnan(probability) | ((probability >= 0) & (probability <= 1))).all()
+
+
+def play(policy: Policy, n_users: int, k: int, rounds: int = 3) -> list[Slates]:
+    """Some rounds with arbitrary clicks, checking every slate on the way."""
+    state, available = policy.start(n_users), np.ones((n_users, policy.catalog.n_items), dtype=bool)
+    played = []
+    for step in range(rounds):
+        slates = policy.select(state, available, k, streams(n_users, step))
+        check_slates(slates, available, k)
+        clicks = (slates.items % 3 == 0) & (slates.items >= 0)
+        state = policy.update(state, slates, clicks)
+        for array in state.values():
+            assert np.isfinite(array).all()
+            assert len(array) == n_users
+        for user, items in enumerate(slates.items):
+            available[user, items[items >= 0]] = False
+        played.append(slates)
+    return played
+
+
+@every_policy
+@pytest.mark.parametrize("k", [1, 10, 50])
+def test_slates_are_exact_until_the_catalogue_runs_out(name: str, k: int, catalog: Catalog) -> None:
+    play(make_policy(name, catalog), n_users=4, k=k)
+
+
+@every_policy
+@pytest.mark.parametrize("kind", ["equal vectors", "zero vectors", "some zero", "one dimension", "duplicates", "huge"])
+def test_degenerate_catalogues(name: str, kind: str) -> None:
+    play(make_policy(name, degenerate(kind)), n_users=3, k=8, rounds=5)
+
+
+@every_policy
+def test_only_what_is_available_is_shown(name: str, catalog: Catalog) -> None:
+    policy = make_policy(name, catalog)
+    available = np.zeros((3, catalog.n_items), dtype=bool)
+    available[0, [5, 77]] = True
+    available[1, 9] = True
+    check_slates(policy.select(policy.start(3), available, 10, streams(3)), available, 10)
+
+
+@every_policy
+def test_same_seed_same_slates(name: str, catalog: Catalog) -> None:
+    first, second = (play(make_policy(name, catalog), 5, 10) for _ in range(2))
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one.items, other.items)
+
+
+@every_policy
+def test_batch_is_one_by_one(name: str, catalog: Catalog) -> None:
+    policy = make_policy(name, catalog)
+    together = simulate(policy, WORLD.dataset.take(range(7)), Session(rounds=4, k=5))
+    alone = simulate(policy, WORLD.dataset.take(range(7)), Session(rounds=4, k=5), chunk=1)
+    assert together.drop("log_probability", "diversity_gain").equals(alone.drop("log_probability", "diversity_gain"))
+    np.testing.assert_allclose(together["diversity_gain"], alone["diversity_gain"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name not in PLACE_MATTERS])
+def test_permuting_the_items_permutes_nothing_else(name: str, catalog: Catalog) -> None:
+    order = np.random.default_rng(0).permutation(catalog.n_items)
+    parts: dict[str, Any] = {part: getattr(catalog, part)[order] for part in ("vectors", "log_odds", "categories")}
+    same = {part: getattr(catalog, part) for part in ("item_ids", "titles", "category_names", "about")}
+    population = {part: getattr(catalog, part) for part in ("population_mean", "population_covariance")}
+    permuted = Catalog(**parts, **same, **population)
+    available = np.ones((5, catalog.n_items), dtype=bool)
+
+    def choose(one: Catalog) -> np.ndarray[Any, Any]:
+        policy = make_policy(name, one)
+        return policy.select(policy.start(5), available, 10, streams(5)).items
+
+    np.testing.assert_array_equal(order[choose(permuted)], choose(catalog))
+
+
+@every_policy
+def test_inputs_are_left_alone(name: str, catalog: Catalog) -> None:
+    policy = make_policy(name, catalog)
+    state, available = policy.start(3), np.ones((3, catalog.n_items), dtype=bool)
+    before = {key: array.copy() for key, array in state.items()}
+    slates = policy.select(state, available, 10, streams(3))
+    policy.update(state, slates, slates.items % 2 == 0)
+    assert available.all()
+    for key, array in state.items():
+        np.testing.assert_array_equal(array, before[key])
+
+
+def precision_by_round(name: str, catalog: Catalog, **options: Any) -> np.ndarray[Any, Any]:
+    _, test = WORLD.dataset.split(0.3, seed=1)
+    records = simulate(make_policy(name, catalog, **options), test, Session(rounds=4, k=5))
+    return np.array([records.filter(records["round"] == number)["clicked"].mean() for number in range(4)])
+
+
+def test_policies_that_know_the_crowd_beat_chance(catalog: Catalog) -> None:
+    chance = precision_by_round("random", catalog).mean()
+    for name in POLICIES:
+        if name != "random":
+            assert precision_by_round(name, catalog).mean() > 1.5 * chance, name
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_learners_learn_a_known_taste_and_others_do_not(name: str) -> None:
+    """People like exactly the items along one axis; after three slates a learner shows mostly those."""
+    random = np.random.default_rng(5)
+    likes = np.arange(90) % 3 == 0
+    vectors = np.where(likes[:, None], [1.0, 0, 0], [0, 1.0, 1.0]) + 0.3 * random.normal(size=(90, 3))
+    policy = make_policy(name, Catalog.from_vectors(range(90), vectors), **LEARNERS.get(name, {}))
+    n_users = 40
+    state, available = policy.start(n_users), np.ones((n_users, 90), dtype=bool)
+    shares = []
+    for step in range(5 if not policy.one_at_a_time else 20):
+        k = 1 if policy.one_at_a_time else 4
+        slates = policy.select(state, available, k, streams(n_users, step))
+        state = policy.update(state, slates, likes[slates.items])
+        np.put_along_axis(available, slates.items, False, axis=1)
+        shares.append(likes[slates.items].mean())
+    late = float(np.mean(shares[len(shares) * 3 // 5 :]))
+    if name in LEARNERS:
+        assert late > 0.6
+    else:
+        assert late < 0.6
+
+
+def test_unknown_names_and_options_are_refused(catalog: Catalog) -> None:
+    with pytest.raises(ValueError, match="there is no policy 'magic'; choose one of logrank"):
+        make_policy("magic", catalog)
+    with pytest.raises(ValueError, match="mmr has no option alpha; its options are: trade_off"):
+        make_policy("mmr", catalog, alpha=1)
+    with pytest.raises(ValueError, match="prior is 'flat'; choose one of zero, population"):
+        make_policy("dc2b", catalog, prior="flat")

@@ -1,0 +1,64 @@
+import numpy as np
+import polars as pl
+import pytest
+
+from slatewise.catalog import Catalog
+from slatewise.embeddings import BprSettings
+from slatewise.policies import make_policy
+from slatewise.randomness import Streams, user_keys
+from slatewise.simulate import Session, simulate
+from slatewise.synthetic import WorldSize, make_world
+
+WORLD = make_world(WorldSize(n_users=50, n_items=40, n_categories=5, dim=4), seed=2)
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return Catalog.train(WORLD.dataset, BprSettings(dim=3, epochs=5))
+
+
+@pytest.mark.parametrize("name", ["dc2b", "ec-bandit", "random"])
+def test_records_by_a_loop_over_people(name: str, catalog: Catalog) -> None:
+    """One person at a time, by hand: choose, look up whether it is liked, learn, take away."""
+    policy, session = make_policy(name, catalog), Session(rounds=3, k=4, seed=9)
+    rows = []
+    for user in range(WORLD.dataset.n_users):
+        liked = set(WORLD.dataset.items[WORLD.dataset.users == user].tolist())
+        state, available = policy.start(1), np.ones((1, 40), dtype=bool)
+        for number in range(3):
+            for position in range(4 if policy.one_at_a_time else 1):
+                step = Streams(9, user_keys([user]), number * 4 + position)
+                slates = policy.select(state, available, 1 if policy.one_at_a_time else 4, step)
+                clicks = np.array([[item in liked for item in slates.items[0].tolist()]])
+                state = policy.update(state, slates, clicks)
+                for place, item in enumerate(slates.items[0].tolist()):
+                    available[0, item] = False
+                    rows.append((user, number, position + place, item, item in liked))
+    records = simulate(policy, WORLD.dataset, session)
+    assert records.select("user", "round", "position", "item", "clicked").rows() == rows
+
+
+def test_nothing_is_shown_twice_and_the_catalogue_may_run_out(catalog: Catalog) -> None:
+    records = simulate(make_policy("dc2b", catalog), WORLD.dataset, Session(rounds=6, k=9))
+    per_user = records.group_by("user").agg(shown=pl.len(), distinct=pl.col("item").n_unique())
+    assert (per_user["shown"] == 40).all()
+    assert (per_user["distinct"] == 40).all()
+    clicks = records.filter("clicked").group_by("user").len().sort("user")["len"].to_list()
+    assert clicks == np.bincount(WORLD.dataset.users).tolist()
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 50])
+def test_chunks_change_nothing(chunk: int, catalog: Catalog) -> None:
+    policy = make_policy("epsilon-greedy", catalog)
+    assert simulate(policy, WORLD.dataset).equals(simulate(policy, WORLD.dataset, chunk=chunk))
+
+
+def test_other_seed_other_records(catalog: Catalog) -> None:
+    policy = make_policy("dc2b", catalog)
+    first, second = (simulate(policy, WORLD.dataset, Session(seed=seed))["item"] for seed in (0, 1))
+    assert not first.equals(second)
+
+
+def test_policies_without_a_belief_leave_the_probability_empty(catalog: Catalog) -> None:
+    assert simulate(make_policy("random", catalog), WORLD.dataset)["log_probability"].null_count() == 50 * 40
+    assert simulate(make_policy("dc2b", catalog), WORLD.dataset)["log_probability"].null_count() == 0
