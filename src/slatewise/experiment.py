@@ -16,12 +16,13 @@ from typing import Any
 import polars as pl
 
 from slatewise.catalog import Catalog
-from slatewise.dataset import Dataset
+from slatewise.dataset import DataError, Dataset
 from slatewise.embeddings import BprSettings
 from slatewise.policies import make_policy, policy_options
 from slatewise.simulate import Session, simulate
 from slatewise.tuning import tune
 
+TEST_SHARE = 0.2
 VALIDATION_SHARE = 0.2
 SINGLE_THREADED = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
@@ -53,7 +54,7 @@ class Experiment:
     arms: tuple[Arm, ...]
     splits: int = 5
     seed: int = 0
-    test_share: float = 0.2
+    test_share: float = TEST_SHARE
     embedding: BprSettings = field(default_factory=BprSettings)
 
 
@@ -100,6 +101,21 @@ def run(
 
 
 CHOICE_COLUMNS = {"dataset": pl.String, "split": pl.Int64, "policy": pl.String, "options": pl.String, "f": pl.Float64}
+
+
+def save_results(results: Results, directory: Path, name: str) -> None:
+    """Keep records and choices as Parquet, so that metrics and reports can be made again without simulating."""
+    directory.mkdir(parents=True, exist_ok=True)
+    results.records.write_parquet(directory / f"{name}.parquet")
+    results.choices.write_parquet(directory / f"{name}-choices.parquet")
+
+
+def load_results(directory: Path, name: str) -> Results:
+    """Read what `save_results` wrote."""
+    path = directory / f"{name}.parquet"
+    if not path.is_file():
+        raise DataError(f"{path} is missing; make it with `slatewise reproduce`")
+    return Results(pl.read_parquet(path), pl.read_parquet(directory / f"{name}-choices.parquet"))
 
 
 def n_tasks(experiment: Experiment) -> int:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 HIGH, WIDE = (6.0, 5.4), (6.0, 4.0)
+AXES = {"p@50": "P@50 (share clicked)", "diversity": "Diversity (mean 1 − Jaccard)"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def scatter_precision_diversity(points: Sequence[Point], name: str, caption: str
 
 def _draw_alpha(canvas: "Canvas", points: pl.DataFrame) -> None:
     panels = canvas.subplots(2, 1, sharex=True)
-    for series, (metric, label) in enumerate({"p@50": "P@50", "diversity": "Diversity"}.items()):
+    for series, (metric, label) in enumerate(AXES.items()):
         axes = panels[series]
         draw_line(axes, (points["alpha"], points[metric], points[f"{metric} sd"]), series)
         axes.axvline(paper.ALPHA, color=INK, linestyle=":", linewidth=1.2)
@@ -96,7 +97,7 @@ def _draw_size(canvas: "Canvas", points: pl.DataFrame) -> None:
     for series, ((size,), part) in enumerate(points.group_by(["size"], maintain_order=True)):
         draw_line(axes, (part["shown"], part["precision"], part["precision sd"]), series, f"|S| = {size}")
     axes.set_xlim(left=0)
-    axes.set(xlabel="items shown to a user so far", ylabel="precision: share clicked so far")
+    axes.set(xlabel="items shown to a user so far", ylabel="precision (share clicked so far)")
     axes.legend()
 
 
@@ -109,7 +110,7 @@ def _draw_plane(canvas: "Canvas", points: Sequence[Point]) -> None:
     for point in points:
         if not point.line:
             _mark(axes, point, names.index(point.name))
-    axes.set(xlabel="Diversity: mean 1 − Jaccard of the categories in a slate", ylabel="P@50")
+    axes.set(xlabel=AXES["diversity"], ylabel=AXES["p@50"])
     labelled = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     title = "filled: our runs, hollow: the paper" if any(point.is_published for point in points) else None
     canvas.legend(labelled.values(), labelled.keys(), loc="outside lower center", ncols=3, title=title)

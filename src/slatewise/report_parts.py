@@ -117,10 +117,10 @@ class Report:
         return tuple(figure for section in self.sections for figure in section.figures)
 
 
-def plain(cell: Cell, format: Format = SHARE) -> str:  # noqa: A002
-    """Write a cell that is not a comparison."""
+def plain(cell: str | float | None) -> str:
+    """Write a cell that is not a comparison; a number that is not whole gets four decimals."""
     if cell is None or isinstance(cell, float):
-        return format.write(cell)
+        return SHARE.write(cell)
     return f"{cell:,}" if isinstance(cell, int) else str(cell)
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import polars as pl
+
 from slatewise.catalog import Catalog
 from slatewise.dataset import Dataset
 from slatewise.metrics import per_split, per_user
@@ -49,13 +51,12 @@ def evaluate(
     policy: str, catalog: Catalog, validation: Dataset, session: Session, on_candidate: Callable[[], None] | None = None
 ) -> list[Candidate]:
     """Try every setting on the validation users, best F first."""
-    results = []
+    results, n_shown = [], min(session.rounds * session.k, catalog.n_items)
     for options in candidates(policy):
         records = simulate(make_policy(policy, catalog, **options), validation, session)
-        users = per_user(_labelled(records, policy), validation.categories)
-        row = per_split(users).row(0, named=True)
-        last = f"p@{session.rounds * session.k}"
-        results.append(Candidate(options, row.get(last, row["p@50"]), row["diversity"], row["f"]))
+        run = records.with_columns(dataset=pl.lit(validation.name), split=pl.lit(0), policy=pl.lit(policy))
+        row = per_split(per_user(run, validation.categories, (n_shown,))).row(0, named=True)
+        results.append(Candidate(options, row[f"p@{n_shown}"], row["diversity"], row["f"]))
         if on_candidate:
             on_candidate()
     return sorted(results, key=lambda candidate: -candidate.f)
@@ -64,9 +65,3 @@ def evaluate(
 def tune(policy: str, catalog: Catalog, validation: Dataset, session: Session) -> Candidate:
     """Return the setting with the best F on the validation users."""
     return evaluate(policy, catalog, validation, session)[0]
-
-
-def _labelled(records: Any, policy: str) -> Any:
-    import polars as pl
-
-    return records.with_columns(dataset=pl.lit("validation"), split=pl.lit(0), policy=pl.lit(policy))

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from slatewise import __version__
-from slatewise.cli import catalog, data, demo, train
+from slatewise.cli import catalog, data, demo, reproduce, train, tune
 
 app = typer.Typer(
     help="Slates that learn: varied short lists of items, personalised click by click.",
@@ -17,6 +17,9 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.command("train", epilog=train.EXAMPLE)(train.train)
 app.add_typer(catalog.app, name="catalog")
+app.command("reproduce", epilog=reproduce.EXAMPLE)(reproduce.reproduce)
+app.command("report", epilog=reproduce.REPORT_EXAMPLE)(reproduce.report)
+app.command("tune", epilog=tune.EXAMPLE)(tune.tune)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
 
 

@@ -1,0 +1,51 @@
+"""Which data a command works on: a named data set, or one's own tables."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slatewise.cli.console import tell, transfer
+
+if TYPE_CHECKING:
+    from slatewise.dataset import Dataset
+
+Data = Annotated[str | None, typer.Option("--data", help="A named data set (see `slatewise data list`).")]
+Interactions = Annotated[
+    Path | None, typer.Option(help="Your own table: user_id, item_id, optionally rating, timestamp. CSV or Parquet.")
+]
+Items = Annotated[
+    Path | None, typer.Option(help="Your own items: item_id, optionally title, categories (separated by |).")
+]
+Positive = Annotated[str | None, typer.Option(help="Which ratings count as liked: '> 3', '>= 0.5' or 'all'.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@dataclass(frozen=True)
+class OwnTables:
+    """The files of one's own data and how to read them."""
+
+    interactions: Path | None
+    items: Path | None
+    positive: str | None
+    keep_unrated: bool = False
+
+
+def load_dataset(data: str | None, own: OwnTables) -> "Dataset":
+    """Load what the options name, and tell what had to be cleaned up."""
+    if (data is None) == (own.interactions is None):
+        raise typer.BadParameter("give either --data NAME or --interactions FILE")
+    if data is not None:
+        if own.items is not None or own.positive is not None:
+            raise typer.BadParameter("--items and --positive go with --interactions; a named data set has its own")
+        from slatewise.sources import load
+
+        with transfer(data) as progress:
+            return load(data, report=tell, progress=progress)
+    from slatewise.dataset import Dataset
+
+    dataset = Dataset.from_files(str(own.interactions), own.items, positive=own.positive, keep_unrated=own.keep_unrated)
+    for note in dataset.notes:
+        tell(f"note: {note}")
+    return dataset

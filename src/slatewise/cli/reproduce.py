@@ -1,0 +1,129 @@
+"""`slatewise reproduce`, `report` and `tune`: the paper's tables and figures."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slatewise.cli.console import print_json, stdout, steps, tell
+from slatewise.cli.inputs import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
+
+if TYPE_CHECKING:
+    from slatewise.dataset import Dataset
+    from slatewise.reproduction import Evidence
+
+EXAMPLE = "Example: slatewise reproduce table2 --data ml-100k --splits 5 --out results/ml-100k"
+REPORT_EXAMPLE = "Example: slatewise report table2 --data ml-100k --out results/ml-100k"
+
+Target = Annotated[
+    str, typer.Argument(help="table1, table2, table3, figure-alpha, figure-size or all.", show_default=False)
+]
+Splits = Annotated[int, typer.Option(min=1, help="How many random divisions into training and test users.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the first division; the others follow it.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: one per core.")]
+Out = Annotated[Path | None, typer.Option(help="Directory for records, CSV, figures and report.html.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite another report in that directory.")]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is wanted, and where it goes."""
+
+    target: str
+    out: Path
+    splits: int
+    seed: int
+    force: bool
+
+
+def reproduce(
+    target: Target,
+    data: Data = None,
+    interactions: Interactions = None,
+    items: Items = None,
+    positive: Positive = None,
+    splits: Splits = 5,
+    seed: Seed = 0,
+    workers: Workers = None,
+    out: Out = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Run a table or figure of the paper on a data set and set our numbers beside the published ones.
+
+    Writes the records of every shown item (Parquet), a CSV per table, PNG and SVG per figure, and report.html.
+    """
+    from slatewise.experiment import n_tasks, run, save_results
+    from slatewise.reproduction import TARGETS, Evidence, find_experiment
+
+    _check(target, TARGETS)
+    dataset = load_dataset(data, OwnTables(interactions, items, positive))
+    request = Request(target, out or Path("results") / dataset.name, splits, seed, force)
+    evidence = {}
+    for name in TARGETS[target]:
+        experiment = find_experiment(name, splits, seed)
+        with steps(name, n_tasks(experiment)) as one_task:
+            results = run(experiment, dataset, workers or os.cpu_count() or 1, one_task)
+        save_results(results, request.out / "records", name)
+        evidence[name] = Evidence(experiment, results)
+    _present(request, dataset, evidence, json)
+
+
+def report(
+    target: Target,
+    out: Annotated[Path, typer.Option(help="Directory that `reproduce` wrote.", show_default=False)],
+    data: Data = None,
+    interactions: Interactions = None,
+    items: Items = None,
+    positive: Positive = None,
+    splits: Splits = 5,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Make metrics, tables and report again from stored records, without simulating anything."""
+    from slatewise.experiment import load_results
+    from slatewise.reproduction import TARGETS, Evidence, find_experiment
+
+    _check(target, TARGETS)
+    dataset = load_dataset(data, OwnTables(interactions, items, positive))
+    evidence = {
+        name: Evidence(find_experiment(name, splits, seed), load_results(out / "records", name))
+        for name in TARGETS[target]
+    }
+    _present(Request(target, out, splits, seed, True), dataset, evidence, json)
+
+
+def _check(target: str, known: dict[str, tuple[str, ...]]) -> None:
+    if target not in known:
+        raise typer.BadParameter(f"there is no {target!r}; choose one of {', '.join(known)}", param_hint="TARGET")
+
+
+def _present(request: Request, dataset: "Dataset", evidence: "dict[str, Evidence]", json: bool) -> None:
+    """Write the report and print the result."""
+    from slatewise.report import Report, machine, markdown_table, versions, write_report
+    from slatewise.reproduction import as_json, sections
+
+    made = Report(
+        title=f"slatewise reproduces {request.target} on {dataset.name}",
+        command=_command(),
+        data=repr(dataset),
+        digest=dataset.digest,
+        seeds=tuple(range(request.seed, request.seed + request.splits)),
+        machine=machine(),
+        versions=versions(),
+        sections=sections(request.target, dataset, evidence),
+    )
+    page = write_report(request.out, made, request.force)
+    if json:
+        print_json(as_json(request.target, dataset, evidence))
+        return
+    for table in made.tables:
+        stdout.print(f"\n{table.caption}\n\n{markdown_table(table)}", markup=False, soft_wrap=True)
+    tell(f"written to {page}")
+
+
+def _command() -> str:
+    return " ".join(["slatewise", *sys.argv[1:]])

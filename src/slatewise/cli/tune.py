@@ -1,0 +1,61 @@
+"""`slatewise tune`: hyper-parameters from validation users."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from slatewise.cli.console import print_json, stdout, steps, tell
+from slatewise.cli.inputs import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
+
+if TYPE_CHECKING:
+    from slatewise.dataset import Dataset
+    from slatewise.tuning import Candidate
+
+EXAMPLE = "Example: slatewise tune mmr --data ml-100k"
+
+
+def tune(
+    policy: Annotated[str, typer.Argument(help="Name of a policy.", show_default=False)],
+    data: Data = None,
+    interactions: Interactions = None,
+    items: Items = None,
+    positive: Positive = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the division into users and of the training.")] = 0,
+    json: Json = False,
+) -> None:
+    """Try every setting of a policy's grid on validation users and show them, best F first.
+
+    The validation users are a fifth of the training users; the test users of this seed are never looked at.
+    """
+    from slatewise.tuning import GRIDS, candidates
+
+    if policy not in GRIDS:
+        raise typer.BadParameter(f"there is no policy {policy!r}; choose one of {', '.join(GRIDS)}")
+    dataset = load_dataset(data, OwnTables(interactions, items, positive))
+    results = _evaluate(policy, dataset, seed, len(list(candidates(policy))))
+    if json:
+        print_json([{**vars(candidate)} for candidate in results])
+        return
+    table = Table("options", "P@50", "diversity", "F")
+    for one in results:
+        words = ", ".join(f"{name}={value}" for name, value in one.options.items()) or "(none)"
+        table.add_row(words, f"{one.precision:.4f}", f"{one.diversity:.4f}", f"{one.f:.4f}")
+    stdout.print(table)
+
+
+def _evaluate(policy: str, dataset: "Dataset", seed: int, n_candidates: int) -> "list[Candidate]":
+    from slatewise.catalog import Catalog
+    from slatewise.embeddings import BprSettings
+    from slatewise.experiment import TEST_SHARE, VALIDATION_SHARE
+    from slatewise.simulate import Session
+    from slatewise.tuning import evaluate
+
+    training, _ = dataset.split(TEST_SHARE, seed)
+    inner, validation = training.split(VALIDATION_SHARE, seed)
+    settings = BprSettings(seed=seed)
+    tell(f"training on {inner.n_users:,} users, validating on {validation.n_users:,}")
+    with steps("training", settings.epochs) as one_epoch:
+        catalog = Catalog.train(inner, settings, one_epoch)
+    with steps(policy, n_candidates) as one_candidate:
+        return evaluate(policy, catalog, validation, Session(seed=seed), one_candidate)

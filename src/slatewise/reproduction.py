@@ -1,0 +1,128 @@
+"""The paper's tables and figures, one after the other: which experiment each needs and how it is laid out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from slatewise.dataset import Dataset
+from slatewise.experiment import Experiment, Results, load_experiment
+from slatewise.figures import figure_alpha, figure_size
+from slatewise.metrics import per_split, per_user, precision_by_interaction, summary
+from slatewise.report import Section, Table, table1, table1_rows, table2, table2_json, table3, table3_rows
+
+TARGETS: dict[str, tuple[str, ...]] = {
+    "table1": (),
+    "table2": ("table2",),
+    "table3": ("table2",),
+    "figure-alpha": ("figure-alpha",),
+    "figure-size": ("figure-size",),
+    "all": ("table2", "figure-alpha", "figure-size"),
+}
+"""What can be reproduced, and the experiments it needs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What one experiment on one data set gave."""
+
+    experiment: Experiment
+    results: Results
+
+
+def find_experiment(name: str, splits: int, seed: int) -> Experiment:
+    """Load one of the experiments that come with slatewise."""
+    here = Path(__file__).resolve().parent
+    folders = [folder for folder in (here / "experiments", here.parents[1] / "experiments") if folder.is_dir()]
+    return replace(load_experiment(folders[0] / f"{name}.toml"), splits=splits, seed=seed)
+
+
+def sections(target: str, dataset: Dataset, evidence: dict[str, Evidence]) -> tuple[Section, ...]:
+    """Lay out the sections of a report."""
+    wanted = [name for name in SECTIONS if target in (name, "all")]
+    return tuple(SECTIONS[name](dataset, evidence) for name in wanted)
+
+
+def as_json(target: str, dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, Any]:
+    """Return a target's figures for programs."""
+    if target == "all":
+        return {name: as_json(name, dataset, evidence) for name in SECTIONS}
+    return DOCUMENTS[target](dataset, evidence)
+
+
+def _summary(dataset: Dataset, evidence: Evidence) -> pl.DataFrame:
+    return summary(per_split(per_user(evidence.results.records, dataset.categories)))
+
+
+def _table1(dataset: Dataset, _evidence: dict[str, Evidence]) -> dict[str, Any]:
+    return {"rows": table1_rows([dataset.describe()])}
+
+
+def _table2(dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, Any]:
+    found = evidence["table2"]
+    return table2_json(_summary(dataset, found), dataset.name, found.experiment.splits)
+
+
+def _table3(dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, Any]:
+    return {"dataset": dataset.name, "rows": table3_rows(_summary(dataset, evidence["table2"]), dataset.name)}
+
+
+def _rows(name: str) -> Callable[[Dataset, dict[str, Evidence]], dict[str, Any]]:
+    def document(dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, Any]:
+        return {"dataset": dataset.name, "rows": _summary(dataset, evidence[name]).to_dicts()}
+
+    return document
+
+
+DOCUMENTS: dict[str, Callable[[Dataset, dict[str, Evidence]], dict[str, Any]]] = {
+    "table1": _table1,
+    "table2": _table2,
+    "table3": _table3,
+    "figure-alpha": _rows("figure-alpha"),
+    "figure-size": _rows("figure-size"),
+}
+
+
+def _table1_section(dataset: Dataset, _evidence: dict[str, Evidence]) -> Section:
+    return Section("Table 1: the data", tables=(table1(table1_rows([dataset.describe()])),))
+
+
+def _table2_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
+    table = table2(_table2(dataset, evidence))
+    choices = evidence["table2"].results.choices
+    tables = (table, _choices_table(choices)) if len(choices) else (table,)
+    return Section("Table 2: precision and diversity", tables=tables)
+
+
+def _choices_table(choices: pl.DataFrame) -> Table:
+    rows = tuple((str(row["policy"]), int(row["split"]), str(row["options"])) for row in choices.to_dicts())
+    caption = "Parameters chosen on validation users inside the training users of each split, by F."
+    return Table("tuned", caption, ("policy", "split", "options"), rows)
+
+
+def _table3_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
+    rows = table3_rows(_summary(dataset, evidence["table2"]), dataset.name)
+    return Section("Table 3: relative improvements of DC²B", tables=(table3(rows, dataset.name),))
+
+
+def _alpha_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
+    splits = per_split(per_user(evidence["figure-alpha"].results.records, dataset.categories))
+    frame = splits.with_columns(alpha=pl.col("policy").cast(pl.Float64))
+    return Section("Figure: the influence of α", figures=(figure_alpha(frame),))
+
+
+def _size_section(_dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
+    course = precision_by_interaction(evidence["figure-size"].results.records)
+    frame = course.with_columns(size=pl.col("policy").cast(pl.Int64))
+    return Section("Figure: the size of the slate", figures=(figure_size(frame),))
+
+
+SECTIONS: dict[str, Callable[[Dataset, dict[str, Evidence]], Section]] = {
+    "table1": _table1_section,
+    "table2": _table2_section,
+    "table3": _table3_section,
+    "figure-alpha": _alpha_section,
+    "figure-size": _size_section,
+}

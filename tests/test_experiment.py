@@ -1,0 +1,118 @@
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from slatewise import experiment as lab
+from slatewise.embeddings import BprSettings
+from slatewise.experiment import Arm, Experiment, load_experiment, n_tasks, run
+from slatewise.policies import POLICIES
+from slatewise.synthetic import WorldSize, make_world
+from slatewise.tuning import GRIDS, candidates, evaluate
+from tests.conftest import ROOT
+
+DATASET = make_world(WorldSize(n_users=60, n_items=40, n_categories=5, dim=4), seed=8).dataset
+SMALL = Experiment(
+    name="small",
+    title="A small one",
+    arms=(Arm("dc2b", k=4, rounds=2), Arm("mmr", label="mmr (tuned)", tuned=True, k=4, rounds=2)),
+    splits=2,
+    embedding=BprSettings(dim=3, epochs=3),
+)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_committed_experiment_can_be_read(path: Path) -> None:
+    experiment = load_experiment(path)
+    assert experiment.name == path.stem
+    labels = [arm.label for arm in experiment.arms]
+    assert len(set(labels)) == len(labels)
+
+
+MISTAKES = {
+    'title = "x"\nspilts = 3\n[[arms]]\npolicy = "mmr"': "unknown key spilts for Experiment",
+    'title = "x"\n[[arms]]\npolicy = "mmr"\ncolour = 1': "unknown key colour for Arm",
+    'title = "x"\n[[arms]]\npolicy = "mmr"\noptions = { alpha = 1 }': "mmr has no option alpha",
+    'title = "x"\n[[arms]]\npolicy = "magic"': "there is no policy 'magic'",
+    'title = "x"\n[embedding]\nsize = 3\n[[arms]]\npolicy = "mmr"': "unknown key size for BprSettings",
+    'title = "x"': "compares nothing",
+}
+
+
+@pytest.mark.parametrize(("content", "message"), MISTAKES.items(), ids=MISTAKES.values())
+def test_mistakes_in_an_experiment_are_named(content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        load_experiment(path)
+
+
+def test_records_cover_every_split_and_arm() -> None:
+    told = []
+    results = run(SMALL, DATASET, on_task=lambda: told.append(1))
+    assert len(told) == n_tasks(SMALL) == 2 * (2 + 2)
+    counts = results.records.group_by("split", "policy").len().sort("split", "policy")
+    assert counts["len"].to_list() == [12 * 8] * 4
+    assert results.choices["policy"].to_list() == ["mmr (tuned)"] * 2
+    assert set(results.records["dataset"]) == {"synthetic"}
+
+
+def test_test_users_are_those_of_the_split_and_no_others() -> None:
+    records = run(SMALL, DATASET).records
+    for split in range(2):
+        _, test = DATASET.split_users(0.2, split)
+        assert sorted(set(records.filter(pl.col("split") == split)["user"])) == test.tolist()
+    liked = set(zip(DATASET.users.tolist(), DATASET.items.tolist(), strict=True))
+    for user, item, clicked in records.select("user", "item", "clicked").rows():
+        assert ((user, item) in liked) == clicked
+
+
+def test_two_workers_give_the_same_records_and_leave_the_environment_alone() -> None:
+    before = dict(os.environ)
+    alone, together = run(SMALL, DATASET), run(SMALL, DATASET, workers=2)
+    assert alone.records.equals(together.records)
+    assert alone.choices.equals(together.choices)
+    assert dict(os.environ) == before
+
+
+def test_tuning_never_sees_a_test_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tuning is handed, catalogue and people, must be the same when all test users change their minds."""
+    seen: list[object] = []
+    real = lab.tune
+
+    def spy(policy: str, catalog: object, validation: object, session: object) -> object:
+        seen.append((catalog.vectors.tobytes(), catalog.log_odds.tobytes(), validation.digest))  # type: ignore[attr-defined]
+        return real(policy, catalog, validation, session)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(lab, "tune", spy)
+    one_split = replace(SMALL, splits=1)
+    run(one_split, DATASET)
+    _, test = DATASET.split_users(0.2, 0)
+    is_test = np.isin(DATASET.users, test)
+    changed = replace(DATASET, items=np.where(is_test, 39 - DATASET.items, DATASET.items).astype(np.int32))
+    run(one_split, changed)
+    assert seen[0] == seen[1]
+    is_train = ~is_test & (np.arange(len(is_test)) % 2 == 0)
+    run(one_split, replace(DATASET, items=np.where(is_train, 39 - DATASET.items, DATASET.items).astype(np.int32)))
+    assert seen[2] != seen[0]
+
+
+def test_every_policy_has_a_grid_of_its_own_options() -> None:
+    assert set(GRIDS) == set(POLICIES)
+    for policy in POLICIES:
+        for options in candidates(policy):
+            Arm(policy, options=options)
+
+
+def test_tuning_returns_the_best_f() -> None:
+    from slatewise.catalog import Catalog
+    from slatewise.simulate import Session
+
+    train, validation = DATASET.split(0.3)
+    catalog = Catalog.train(train, BprSettings(dim=3, epochs=5))
+    results = evaluate("mmr", catalog, validation, Session(rounds=5, k=4))
+    assert len(results) == len(GRIDS["mmr"]["trade_off"])
+    assert results[0].f == max(candidate.f for candidate in results)
