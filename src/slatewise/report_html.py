@@ -138,7 +138,7 @@ def _beside(cell: Comparison) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    return f"<figure>\n{figure.svg}\n<figcaption>{figure.caption}</figcaption>\n</figure>"
+    return f"<figure>\n{figure.svg}\n<figcaption>{escape(figure.caption)}</figcaption>\n</figure>"
 
 
 def _anchor(text: str) -> str:

@@ -23,8 +23,13 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "epsilon-greedy": {"epsilon": (0.0, 0.02, 0.05, 0.1, 0.2)},
     "dpp-map": {"trade_off": (0.1, 0.3, 0.5, 0.6, 0.7, 0.9)},
     "c2ucb": {"entropy_weight": (0.01, 0.1, 1.0), "exploration": (0.3, 1.0), "ridge": (10.0, 100.0)},
-    "ec-bandit": {"prior": ("zero", "population"), "prior_variance": (0.1, 0.3, 1.0, 3.0)},
-    "dc2b": {"alpha": (1.0, 3.0, 5.0), "exposure_push": (None, 1.0, 0.5), "temperature": (0.0, 1.0)},
+    "ec-bandit": {"vector_length": (0.1, 0.3, 1.25), "prior": ("zero", "population"), "soft_negatives": (False, True)},
+    "dc2b": {
+        "alpha": (1.0, 3.0),
+        "exposure_push": (None, 0.5),
+        "temperature": (0.0, 1.0),
+        "vector_length": (0.2, 1.0),
+    },
     "popular": {},
     "random": {},
 }

@@ -1,5 +1,6 @@
 """Policies that do not learn: the same crowd's taste for everyone, chosen by different slate rules."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -88,20 +89,33 @@ class EpsilonGreedy(Crowd):
         return self.explain(rules.epsilon_greedy(scores, available, k, self.epsilon, draws), self.logits)
 
 
+QUALITIES: dict[str, Callable[[Floats], Floats]] = {
+    "exp": lambda logits: np.exp(np.minimum(logits, 700.0)),
+    "sigmoid": sigmoid,
+    "logit": lambda logits: logits,
+}
+"""What can stand for r_i in DPP^map; the exponent is bounded so that it stays finite."""
+
+
 @dataclass(frozen=True, eq=False)
 class DppMap(Crowd):
     """Greedy MAP of a DPP that does not learn (Chen et al. 2018): θ Σ r_i + (1 − θ) log det S, on unit vectors.
 
-    The quality is equation (1) of the paper, r_i = exp(ū·x_i). With r_i = σ(ū·x_i), bounded by 1, variety swamps
-    relevance and the published figures cannot be reached; docs/method.md shows the readings that were tried.
+    The quality is equation (1) of the paper, r_i = exp(ū·x_i). With the `sigmoid` that the paper's text names, bounded
+    by 1, variety swamps relevance and the published figures cannot be reached; docs/method.md shows the readings.
     """
 
     trade_off: float = 0.6
+    quality_rule: str = "exp"
+
+    def __post_init__(self) -> None:
+        if self.quality_rule not in QUALITIES:
+            raise ValueError(f"quality_rule is {self.quality_rule!r}; choose one of {', '.join(QUALITIES)}")
 
     @cached_property
     def scores(self) -> Floats:
-        """Return θ / (1 − θ) · exp(ū·x_i); the exponent is bounded so that it stays finite."""
-        return self.trade_off / (1.0 - self.trade_off) * np.exp(np.minimum(self.logits, 700.0))
+        """Return θ / (1 − θ) · r_i."""
+        return self.trade_off / (1.0 - self.trade_off) * QUALITIES[self.quality_rule](self.logits)
 
     @cached_property
     def unit_vectors(self) -> rules.ItemVectors:

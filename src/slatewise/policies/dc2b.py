@@ -33,7 +33,7 @@ class Dc2b:
     alpha: float = 3.0
     prior: str = "population"
     prior_variance: float = 1.0
-    vector_length: float = 0.1
+    vector_length: float = 0.2
     exposure_push: float | None = None
     iterations: int | None = None
     temperature: float = 1.0

@@ -17,14 +17,17 @@ from slatewise.randomness import Streams
 class EcBandit:
     """Thompson sampling of relevance θ_C and examination θ_E, one item at a time.
 
-    On a click both get label 1. Without one, examination is latent with q = σ_E(1 − σ_C) / (1 − σ_Cσ_E): relevance
-    gets label 0 with weight q, examination gets the soft label q. prior_variance is the paper's λ = 1.
+    On a click both get label 1. Without one, examination is latent with q = σ_E(1 − σ_C) / (1 − σ_Cσ_E):
+    examination gets the soft label q, and relevance gets label 0, with weight q (`soft_negatives`) or in full.
+    Both start from the same prior; prior_variance is the paper's λ = 1. Which of these readings comes closest to the
+    published figures, and at which vector_length, docs/method.md shows.
     """
 
     catalog: Catalog
-    prior: str = "zero"
+    prior: str = "population"
     prior_variance: float = 1.0
-    vector_length: float = 1.0
+    vector_length: float = 1.25
+    soft_negatives: bool = False
     one_at_a_time = True
 
     @cached_property
@@ -34,10 +37,9 @@ class EcBandit:
 
     def start(self, n_users: int) -> State:
         """Both parameters begin with N(m, λI)."""
-        prior = self.prior_variance * np.eye(self.catalog.dim)
-        relevance = belief.start(n_users, PRIORS[self.prior](self.catalog, self.vector_length), prior)
-        examination = belief.start(n_users, np.zeros(self.catalog.dim), prior)
-        return _state(relevance, examination)
+        mean = PRIORS[self.prior](self.catalog, self.vector_length)
+        start = belief.start(n_users, mean, self.prior_variance * np.eye(self.catalog.dim))
+        return _state(start, start)
 
     def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
         """Sample both parameters and choose the items most likely to be clicked."""
@@ -61,7 +63,7 @@ class EcBandit:
             sigmoid(np.matmul(shown, belief.mean(one)[:, :, None])[:, :, 0]) for one in (relevance, examination)
         )
         latent = examined * (1.0 - relevant) / np.maximum(1.0 - relevant * examined, 1e-12)
-        weight = np.where(clicks, 1.0, latent) * here
+        weight = np.where(clicks, 1.0, latent) * here if self.soft_negatives else here
         return _state(
             belief.update(relevance, belief.Feedback.of(shown, clicks, weights=weight)),
             belief.update(examination, belief.Feedback.of(shown, np.where(clicks, 1.0, latent), weights=here)),

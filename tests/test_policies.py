@@ -1,0 +1,152 @@
+"""Each policy against its textbook formulas, one user at a time."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slatewise.catalog import Catalog
+from slatewise.policies import make_policy
+from slatewise.randomness import Streams, user_keys
+from tests import naive
+
+N_ITEMS, DIM = 30, 4
+VECTORS = np.random.default_rng(0).normal(size=(N_ITEMS, DIM))
+CLICKED = {3, 7, 11, 20}
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    random = np.random.default_rng(1)
+    plain = Catalog.from_vectors(range(N_ITEMS), VECTORS)
+    parts: dict[str, Any] = {name: getattr(plain, name) for name in plain.__dataclass_fields__}
+    mean, log_odds = random.normal(size=DIM), random.normal(size=N_ITEMS)
+    return Catalog(**{**parts, "population_mean": mean, "log_odds": log_odds})
+
+
+def streams(step: int = 0) -> Streams:
+    return Streams(0, user_keys([1]), step)
+
+
+def sigma(value: float) -> float:
+    return 1 / (1 + math.exp(-value))
+
+
+def everything() -> np.ndarray[Any, np.dtype[np.bool_]]:
+    return np.ones((1, N_ITEMS), dtype=bool)
+
+
+def test_logrank_sorts_by_the_mean_users_taste(catalog: Catalog) -> None:
+    quality = [sigma(float(catalog.population_mean @ vector)) for vector in catalog.vectors]
+    expected = sorted(range(N_ITEMS), key=lambda item: -quality[item])[:6]
+    policy = make_policy("logrank", catalog)
+    slates = policy.select(policy.start(1), everything(), 6, streams())
+    assert slates.items[0].tolist() == expected
+    np.testing.assert_allclose(slates.probability[0], [quality[item] for item in expected], rtol=1e-6)
+
+
+def test_popular_sorts_by_log_odds(catalog: Catalog) -> None:
+    policy = make_policy("popular", catalog)
+    items = policy.select(policy.start(1), everything(), 6, streams()).items[0]
+    assert items.tolist() == sorted(range(N_ITEMS), key=lambda item: -catalog.log_odds[item])[:6]
+
+
+def test_dpp_map_is_a_greedy_of_quality_and_log_determinant(catalog: Catalog) -> None:
+    """Chen et al.: argmax θ r_i + (1 − θ) log det S, with r = exp(ū·x) and S the cosines; k within the rank."""
+    unit = VECTORS / np.linalg.norm(VECTORS, axis=1, keepdims=True)
+    quality = np.exp(catalog.vectors.astype(float) @ catalog.population_mean)
+
+    def value(slate: list[int]) -> float:
+        return 0.6 * quality[slate].sum() + 0.4 * np.linalg.slogdet(unit[slate] @ unit[slate].T)[1]  # type: ignore[no-any-return]
+
+    chosen: list[int] = []
+    for _ in range(DIM):
+        left = [item for item in range(N_ITEMS) if item not in chosen]
+        chosen.append(max(left, key=lambda item: value([*chosen, item])))
+    policy = make_policy("dpp-map", catalog)
+    assert policy.select(policy.start(1), everything(), DIM, streams()).items[0].tolist() == chosen
+
+
+def test_epsilon_greedy_explores_as_often_as_it_says(catalog: Catalog) -> None:
+    """Places that differ from the plain ranking, counted; ε = 0 must count none and ε = 1 nearly all."""
+    n_users = 4_000
+    best = make_policy("logrank", catalog)
+    ranked = best.select(best.start(1), everything(), 1, streams()).items[0, 0]
+
+    def share(epsilon: float) -> float:
+        policy = make_policy("epsilon-greedy", catalog, epsilon=epsilon)
+        available = np.ones((n_users, N_ITEMS), dtype=bool)
+        random = Streams(0, user_keys(range(n_users)), 0)
+        return float((policy.select(policy.start(n_users), available, 1, random).items[:, 0] != ranked).mean())
+
+    assert share(0.0) == 0.0
+    expected = 0.3 * (1 - 1 / N_ITEMS)
+    assert abs(share(0.3) - expected) < 4 * math.sqrt(expected * (1 - expected) / n_users)
+    assert share(1.0) > 0.9
+
+
+def test_c2ucb_by_its_textbook(catalog: Catalog) -> None:
+    """V = λ₀I + Σ xxᵀ, b = Σ yx, upper bound θ̂·x + a √(xᵀV⁻¹x), then the entropy greedy by determinants."""
+    policy = make_policy("c2ucb", catalog, ridge=2.0, exploration=0.7)
+    vectors = catalog.vectors.astype(float) * math.sqrt(DIM)
+    gram, reward = 2.0 * np.eye(DIM), np.zeros(DIM)
+    state, available = policy.start(1), everything()
+    for step in range(3):
+        inverse = np.linalg.inv(gram)
+        bound = np.array([inverse @ reward @ x + 0.7 * math.sqrt(x @ inverse @ x) for x in vectors])
+        expected, _ = naive.entropy_greedy(bound, vectors, available[0], 5, (0.1, 1.0))
+        slates = policy.select(state, available, 5, streams(step))
+        assert slates.items[0].tolist() == expected
+        clicks = np.isin(slates.items, list(CLICKED))
+        state = policy.update(state, slates, clicks)
+        for item, clicked in zip(expected, clicks[0], strict=True):
+            gram += np.outer(vectors[item], vectors[item])
+            reward += clicked * vectors[item]
+            available[0, item] = False
+
+
+def test_dc2b_by_its_textbook(catalog: Catalog) -> None:
+    """Algorithm 1 for one user: sample, greedy by determinants, update with explicit inverses."""
+    policy = make_policy("dc2b", catalog, vector_length=0.5, alpha=1.5, iterations=4)
+    vectors = catalog.vectors.astype(float) * 0.5
+    mean, covariance = catalog.population_mean / 0.5, np.eye(DIM)
+    state, available = policy.start(1), everything()
+    for step in range(3):
+        root = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(covariance))).T
+        theta = mean + root @ streams(step).normal(DIM)[0]
+        expected, _ = naive.dpp_greedy(vectors @ theta, vectors, available[0], DIM, 1.5)
+        slates = policy.select(state, available, DIM, streams(step))
+        assert slates.items[0].tolist() == expected
+        clicks = np.isin(slates.items, list(CLICKED))
+        state = policy.update(state, slates, clicks)
+        plain = {"offsets": np.zeros(DIM), "weights": np.ones(DIM)}
+        mean, covariance = naive.update((mean, covariance), vectors[expected], clicks[0].astype(float), plain, 3.0, 4)
+        np.testing.assert_allclose(np.linalg.inv(state["precision"][0]), covariance, rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(np.linalg.solve(state["precision"][0], state["shift"][0]), mean, rtol=1e-8)
+        available[0, expected] = False
+
+
+@pytest.mark.parametrize("clicked", [True, False])
+def test_ec_bandit_by_its_textbook(clicked: bool, catalog: Catalog) -> None:
+    """Qi et al.: a click teaches both 1; otherwise q = σ_E(1 − σ_C) / (1 − σ_Cσ_E) is the chance of examination."""
+    policy = make_policy("ec-bandit", catalog, soft_negatives=True)
+    state = policy.start(1)
+    slates = policy.select(state, everything(), 1, streams())
+    x = catalog.vectors[slates.items[0]].astype(float) * policy.vector_length  # type: ignore[attr-defined]
+    beliefs = {}
+    for name in ("relevance", "examination"):
+        covariance = np.linalg.inv(state[f"{name}_precision"][0])
+        beliefs[name] = (covariance @ state[f"{name}_shift"][0], covariance)
+    relevant, examined = (sigma(float(x[0] @ beliefs[name][0])) for name in ("relevance", "examination"))
+    q = examined * (1 - relevant) / (1 - examined * relevant)
+    after = policy.update(state, slates, np.array([[clicked]]))
+    label = {"relevance": float(clicked), "examination": 1.0 if clicked else q}
+    weight = {"relevance": 1.0 if clicked else q, "examination": 1.0}
+    for name, belief in beliefs.items():
+        options = {"offsets": np.zeros(1), "weights": np.array([weight[name]])}
+        mean, covariance = naive.update(belief, x, np.array([label[name]]), options, 0.0, 60)
+        np.testing.assert_allclose(np.linalg.inv(after[f"{name}_precision"][0]), covariance, rtol=1e-5)
+        np.testing.assert_allclose(
+            np.linalg.solve(after[f"{name}_precision"][0], after[f"{name}_shift"][0]), mean, rtol=1e-4, atol=1e-8
+        )
