@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.measure import peak_megabytes, seconds
-from slatewise import sources
-from slatewise.dataset import Dataset
-from slatewise.embeddings import BprSettings, train_bpr
+from benchmarks.measure import Work, peak_megabytes, seconds
+from slatewise.catalog.embeddings import BprSettings, train_bpr
+from slatewise.data import sources
+from slatewise.data.dataset import Dataset
 
-LOAD = "from slatewise.sources import load; load('ml-1m', report=lambda line: None)"
+LOAD = "from slatewise.data.sources import load; load('ml-1m', report=lambda line: None)"
 
 
 def run() -> dict[str, float]:
@@ -23,7 +23,7 @@ def run() -> dict[str, float]:
     archive = Path(os.environ["SLATEWISE_DATA"]) / "ml-1m.zip"
     with zipfile.ZipFile(archive) as opened:
         content = opened.read("ml-1m/ratings.dat")
-    work = {
+    work: dict[str, Work] = {
         "csv": partial(pl.read_csv, content, separator=":", has_header=False),
         "archive": _load_without_cache,
         "cache": _load,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slatewise.archives import read_member, stamp
-from slatewise.dataset import DataError
+from slatewise.data.archives import read_member, stamp
+from slatewise.data.dataset import DataError
 
 CAP = 100_000
 CONTENT = b"196\t242\t3\t881250949\n" * 500

@@ -10,10 +10,10 @@ import pytest
 from safetensors.numpy import load_file, save
 
 from slatewise.catalog import Catalog, CatalogError
-from slatewise.embeddings import BprSettings, Factors, train_bpr
-from slatewise.model_files import write_model
-from slatewise.population import fit_population, item_log_odds
-from slatewise.synthetic import WorldSize, make_world
+from slatewise.catalog.embeddings import BprSettings, Factors, train_bpr
+from slatewise.catalog.model_files import write_model
+from slatewise.catalog.population import fit_population, item_log_odds
+from slatewise.data.synthetic import WorldSize, make_world
 
 WORLD = make_world(WorldSize(n_users=120, n_items=60, n_categories=5, dim=4), seed=7)
 SETTINGS = BprSettings(dim=4, epochs=5, seed=3)
@@ -127,9 +127,7 @@ def test_interactions_about_some_of_the_items_are_enough() -> None:
     part = replace(WORLD.dataset, item_ids=np.arange(0, 120, 2))
     catalog = Catalog.from_vectors(range(120), np.random.default_rng(0).normal(size=(120, 3)), interactions=part)
     assert catalog.log_odds[1::2].max() < catalog.log_odds[::2].max()
-    with pytest.raises(
-        CatalogError, match="about item 60, which has no vector"
-    ):
+    with pytest.raises(CatalogError, match="about item 60, which has no vector"):
         Catalog.from_vectors(range(60), np.ones((60, 3)), interactions=part)
 
 

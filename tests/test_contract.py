@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from slatewise.catalog import Catalog
-from slatewise.embeddings import BprSettings
+from slatewise.catalog.embeddings import BprSettings
+from slatewise.data.synthetic import WorldSize, make_world
+from slatewise.lab.simulate import Session, simulate
 from slatewise.policies import POLICIES, Policy, Slates, make_policy
 from slatewise.randomness import Streams, user_keys
-from slatewise.simulate import Session, simulate
-from slatewise.synthetic import WorldSize, make_world
 
 WORLD = make_world(WorldSize(n_users=300, n_items=120, n_categories=8, dim=5), seed=11)
 LEARNERS: dict[str, dict[str, Any]] = {

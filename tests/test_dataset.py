@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slatewise.dataset import DataError, Dataset
-from slatewise.interactions import compress, last_of_each_pair, parse_rule
+from slatewise.data.dataset import DataError, Dataset
+from slatewise.data.interactions import compress, last_of_each_pair, parse_rule
 
 INTERACTIONS = "user_id,item_id,rating\nanna,x,5\nanna,y,2\nbörje,x,4\nbörje,z,5\n"
 ITEMS = "item_id,title,categories\nx,Ärger im Büro,Comedy|Drama\ny,,\nw,Nobody's,Drama\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slatewise.dataset import DataError
-from slatewise.download import Patience, download, pip_download
+from slatewise.data.dataset import DataError
+from slatewise.data.download import Patience, download, pip_download
 
 BODY = bytes(range(256)) * 4_000
 HASTY = Patience(timeout=0.3, retries=3, pause=0.0)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from slatewise.embeddings import BprSettings, train_bpr
-from slatewise.synthetic import WorldSize, make_world
+from slatewise.catalog.embeddings import BprSettings, train_bpr
+from slatewise.data.synthetic import WorldSize, make_world
 
 WORLD = make_world(WorldSize(n_users=150, n_items=80, n_categories=6, dim=4), seed=5)
 

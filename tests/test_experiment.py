@@ -6,12 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from slatewise import experiment as lab
-from slatewise.embeddings import BprSettings
-from slatewise.experiment import Arm, Experiment, load_experiment, n_tasks, run
+from slatewise.catalog.embeddings import BprSettings
+from slatewise.data.synthetic import WorldSize, make_world
+from slatewise.lab import experiment as lab
+from slatewise.lab.experiment import Arm, Experiment, load_experiment, n_tasks, run
+from slatewise.lab.tuning import GRIDS, candidates, evaluate, tune
 from slatewise.policies import POLICIES
-from slatewise.synthetic import WorldSize, make_world
-from slatewise.tuning import GRIDS, candidates, evaluate
 from tests.conftest import ROOT
 
 DATASET = make_world(WorldSize(n_users=60, n_items=40, n_categories=5, dim=4), seed=8).dataset
@@ -81,7 +81,7 @@ def test_two_workers_give_the_same_records_and_leave_the_environment_alone() -> 
 def test_tuning_never_sees_a_test_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """What tuning is handed, catalogue and people, must be the same when all test users change their minds."""
     seen: list[object] = []
-    real = lab.tune
+    real = tune
 
     def spy(policy: str, catalog: object, validation: object, session: object) -> object:
         seen.append((catalog.vectors.tobytes(), catalog.log_odds.tobytes(), validation.digest))  # type: ignore[attr-defined]
@@ -109,7 +109,7 @@ def test_every_policy_has_a_grid_of_its_own_options() -> None:
 
 def test_tuning_returns_the_best_f() -> None:
     from slatewise.catalog import Catalog
-    from slatewise.simulate import Session
+    from slatewise.lab.simulate import Session
 
     train, validation = DATASET.split(0.3)
     catalog = Catalog.train(train, BprSettings(dim=3, epochs=5))

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slatewise.dataset import DataError
-from slatewise.formats import LAYOUTS, Content, Tables, measure, read_layout
+from slatewise.data.dataset import DataError
+from slatewise.data.formats import LAYOUTS, Content, Tables, measure, read_layout
 
 GENRES = b"unknown|0\nAction|1\nChildren's|2\n\n"
 ITEMS = {

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slatewise.identifiers import Identifiers, PackedText
+from slatewise.catalog.identifiers import Identifiers, PackedText
 
 
 @given(st.lists(st.text()))

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from slatewise import metrics
-from slatewise.tables import DataError
+from slatewise.data.tables import DataError
+from slatewise.lab import metrics
 from tests import naive
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -10,9 +10,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from slatewise import metrics, paper
-from slatewise.drawing import INK
-from slatewise.figures import Point, figure_alpha, figure_size, scatter_precision_diversity
+from slatewise.data.tables import DataError
+from slatewise.lab import metrics
 from slatewise.report import (
     Comparison,
     Figure,
@@ -21,6 +20,7 @@ from slatewise.report import (
     Table,
     machine,
     markdown_table,
+    paper,
     table1,
     table1_rows,
     table2,
@@ -30,9 +30,10 @@ from slatewise.report import (
     versions,
     write_report,
 )
-from slatewise.report_html import page
-from slatewise.report_parts import COUNT, csv_text
-from slatewise.tables import DataError
+from slatewise.report.drawing import INK
+from slatewise.report.figures import Point, figure_alpha, figure_size, scatter_precision_diversity
+from slatewise.report.html import page
+from slatewise.report.parts import COUNT, csv_text
 
 HALF_DIGIT = 0.5e-4
 CATEGORIES = np.random.default_rng(0).random((60, 5)) < 0.4

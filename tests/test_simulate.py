@@ -3,11 +3,11 @@ import polars as pl
 import pytest
 
 from slatewise.catalog import Catalog
-from slatewise.embeddings import BprSettings
+from slatewise.catalog.embeddings import BprSettings
+from slatewise.data.synthetic import WorldSize, make_world
+from slatewise.lab.simulate import Session, simulate
 from slatewise.policies import make_policy
 from slatewise.randomness import Streams, user_keys
-from slatewise.simulate import Session, simulate
-from slatewise.synthetic import WorldSize, make_world
 
 WORLD = make_world(WorldSize(n_users=50, n_items=40, n_categories=5, dim=4), seed=2)
 

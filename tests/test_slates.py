@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from slatewise import greedy, slates
-from slatewise.slates import Choice, Entropy, ItemVectors
+from slatewise import slates
+from slatewise.slates import Choice, Entropy, ItemVectors, greedy
 from tests import naive
 
 Floats = NDArray[np.float64]

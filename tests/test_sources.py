@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slatewise import sources
-from slatewise.dataset import DataError
-from slatewise.download import Progress, pip_download
-from slatewise.formats import LAYOUTS, Tables, measure, read_layout
-from slatewise.sources import SOURCES, Fetched, cache_directory, fetch, is_at_hand, load
+from slatewise.data import sources
+from slatewise.data.dataset import DataError
+from slatewise.data.download import Progress, pip_download
+from slatewise.data.formats import LAYOUTS, Tables, measure, read_layout
+from slatewise.data.sources import SOURCES, Fetched, cache_directory, fetch, is_at_hand, load
 from tests.conftest import missing
 
 Row = tuple[int, int, int, int]

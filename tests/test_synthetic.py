@@ -1,6 +1,6 @@
 import numpy as np
 
-from slatewise.synthetic import WorldSize, make_world
+from slatewise.data.synthetic import WorldSize, make_world
 
 
 def test_same_seed_same_world() -> None:
@@ -44,7 +44,7 @@ def test_popularity_has_a_long_tail() -> None:
 
 
 def test_chunks_do_not_change_the_world() -> None:
-    import slatewise.synthetic as synthetic
+    import slatewise.data.synthetic as synthetic
 
     whole = make_world(seed=6).dataset.digest
     original, synthetic.CHUNK_CELLS = synthetic.CHUNK_CELLS, 4_000

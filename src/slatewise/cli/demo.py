@@ -9,7 +9,7 @@ from slatewise.cli.console import tell, transfer
 from slatewise.cli.train import train_and_show
 
 if TYPE_CHECKING:
-    from slatewise.dataset import Dataset
+    from slatewise.data.dataset import Dataset
 
 EXAMPLE = "Example: slatewise demo --out demo"
 
@@ -22,9 +22,9 @@ def demo(
 
 
 def _data() -> "Dataset":
-    from slatewise.sources import load
-    from slatewise.synthetic import make_world
-    from slatewise.tables import DataError
+    from slatewise.data.sources import load
+    from slatewise.data.synthetic import make_world
+    from slatewise.data.tables import DataError
 
     try:
         with transfer("ml-100k") as progress:

@@ -9,7 +9,7 @@ import typer
 from slatewise.cli.console import tell, transfer
 
 if TYPE_CHECKING:
-    from slatewise.dataset import Dataset
+    from slatewise.data.dataset import Dataset
 
 Data = Annotated[str | None, typer.Option("--data", help="A named data set (see `slatewise data list`).")]
 Interactions = Annotated[
@@ -39,11 +39,11 @@ def load_dataset(data: str | None, own: OwnTables) -> "Dataset":
     if data is not None:
         if own.items is not None or own.positive is not None:
             raise typer.BadParameter("--items and --positive go with --interactions; a named data set has its own")
-        from slatewise.sources import load
+        from slatewise.data.sources import load
 
         with transfer(data) as progress:
             return load(data, report=tell, progress=progress)
-    from slatewise.dataset import Dataset
+    from slatewise.data.dataset import Dataset
 
     dataset = Dataset.from_files(str(own.interactions), own.items, positive=own.positive, keep_unrated=own.keep_unrated)
     for note in dataset.notes:

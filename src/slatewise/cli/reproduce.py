@@ -12,8 +12,8 @@ from slatewise.cli.console import print_json, stdout, steps, tell
 from slatewise.cli.inputs import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
 
 if TYPE_CHECKING:
-    from slatewise.dataset import Dataset
-    from slatewise.reproduction import Evidence
+    from slatewise.data.dataset import Dataset
+    from slatewise.lab.reproduction import Evidence
 
 EXAMPLE = "Example: slatewise reproduce table2 --data ml-100k --splits 5 --out results/ml-100k"
 REPORT_EXAMPLE = "Example: slatewise report table2 --data ml-100k --out results/ml-100k"
@@ -56,8 +56,8 @@ def reproduce(
 
     Writes the records of every shown item (Parquet), a CSV per table, PNG and SVG per figure, and report.html.
     """
-    from slatewise.experiment import n_tasks, run, save_results
-    from slatewise.reproduction import TARGETS, Evidence, find_experiment
+    from slatewise.lab.experiment import n_tasks, run, save_results
+    from slatewise.lab.reproduction import TARGETS, Evidence, find_experiment
 
     _check(target, TARGETS)
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
@@ -84,8 +84,8 @@ def report(
     json: Json = False,
 ) -> None:
     """Make metrics, tables and report again from stored records, without simulating anything."""
-    from slatewise.experiment import load_results
-    from slatewise.reproduction import TARGETS, Evidence, find_experiment
+    from slatewise.lab.experiment import load_results
+    from slatewise.lab.reproduction import TARGETS, Evidence, find_experiment
 
     _check(target, TARGETS)
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
@@ -103,8 +103,8 @@ def _check(target: str, known: dict[str, tuple[str, ...]]) -> None:
 
 def _present(request: Request, dataset: "Dataset", evidence: "dict[str, Evidence]", json: bool) -> None:
     """Write the report and print the result."""
+    from slatewise.lab.reproduction import as_json, sections
     from slatewise.report import Report, machine, markdown_table, versions, write_report
-    from slatewise.reproduction import as_json, sections
 
     made = Report(
         title=f"slatewise reproduces {request.target} on {dataset.name}",

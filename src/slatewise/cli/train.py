@@ -10,7 +10,7 @@ from slatewise.cli.console import print_json, stdout, steps, tell
 from slatewise.cli.inputs import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
 
 if TYPE_CHECKING:
-    from slatewise.dataset import Dataset
+    from slatewise.data.dataset import Dataset
 
 EXAMPLE = "Example: slatewise train --interactions likes.csv --items items.csv --positive '>= 4' --out shop"
 
@@ -45,7 +45,7 @@ def train(
 def train_and_show(dataset: "Dataset", out: Path, settings: dict[str, Any], json: bool) -> None:
     """Train with a progress bar, save, and print what came out."""
     from slatewise.catalog import Catalog
-    from slatewise.embeddings import BprSettings
+    from slatewise.catalog.embeddings import BprSettings
 
     chosen = BprSettings(**settings)
     tell(f"training on {dataset}")

@@ -9,8 +9,8 @@ from slatewise.cli.console import print_json, stdout, steps, tell
 from slatewise.cli.inputs import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
 
 if TYPE_CHECKING:
-    from slatewise.dataset import Dataset
-    from slatewise.tuning import Candidate
+    from slatewise.data.dataset import Dataset
+    from slatewise.lab.tuning import Candidate
 
 EXAMPLE = "Example: slatewise tune mmr --data ml-100k"
 
@@ -28,7 +28,7 @@ def tune(
 
     The validation users are a fifth of the training users; the test users of this seed are never looked at.
     """
-    from slatewise.tuning import GRIDS, candidates
+    from slatewise.lab.tuning import GRIDS, candidates
 
     if policy not in GRIDS:
         raise typer.BadParameter(f"there is no policy {policy!r}; choose one of {', '.join(GRIDS)}")
@@ -46,10 +46,10 @@ def tune(
 
 def _evaluate(policy: str, dataset: "Dataset", seed: int, n_candidates: int) -> "list[Candidate]":
     from slatewise.catalog import Catalog
-    from slatewise.embeddings import BprSettings
-    from slatewise.experiment import TEST_SHARE, VALIDATION_SHARE
-    from slatewise.simulate import Session
-    from slatewise.tuning import evaluate
+    from slatewise.catalog.embeddings import BprSettings
+    from slatewise.lab.experiment import TEST_SHARE, VALIDATION_SHARE
+    from slatewise.lab.simulate import Session
+    from slatewise.lab.tuning import evaluate
 
     training, _ = dataset.split(TEST_SHARE, seed)
     inner, validation = training.split(VALIDATION_SHARE, seed)

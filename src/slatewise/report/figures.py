@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from slatewise import paper
-from slatewise.drawing import INK, MARKERS, SERIES, Figure, draw_figure, draw_line, over_splits
-from slatewise.tables import DataError, require_columns
+from slatewise.data.tables import DataError, require_columns
+from slatewise.report import paper
+from slatewise.report.drawing import INK, MARKERS, SERIES, Figure, draw_figure, draw_line, over_splits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

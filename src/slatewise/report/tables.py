@@ -5,9 +5,9 @@ from typing import Any
 
 import polars as pl
 
-from slatewise import paper
-from slatewise.report_parts import COUNT, DENSITY, PERCENT, SAMPLE_COUNT, Cell, Comparison, Table
-from slatewise.tables import DataError
+from slatewise.data.tables import DataError
+from slatewise.report import paper
+from slatewise.report.parts import COUNT, DENSITY, PERCENT, SAMPLE_COUNT, Cell, Comparison, Table
 
 COUNTS = ("users", "items", "interactions", "categories")
 

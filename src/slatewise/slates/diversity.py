@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.greedy import ItemVectors
+from slatewise.slates.greedy import ItemVectors
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

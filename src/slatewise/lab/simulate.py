@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from slatewise.dataset import Dataset
+from slatewise.data.dataset import Dataset
 from slatewise.policies.protocol import Policy, Slates, State
 from slatewise.randomness import Streams, user_keys
 

@@ -17,9 +17,9 @@ from typing import Any
 import platformdirs
 import polars as pl
 
-from slatewise.dataset import DataError
-from slatewise.download import write_whole
-from slatewise.formats import Tables
+from slatewise.data.dataset import DataError
+from slatewise.data.download import write_whole
+from slatewise.data.formats import Tables
 
 CACHE_FORMAT = 1
 MANIFEST = "manifest.json"

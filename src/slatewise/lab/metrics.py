@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from slatewise.tables import DataError, require_columns
+from slatewise.data.tables import DataError, require_columns
 
 RUN = ("dataset", "split", "policy")
 SHOWN = (*RUN, "user", "round", "position", "item", "clicked")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from slatewise.dataset import Dataset
+    from slatewise.data.dataset import Dataset
 
 Floats = NDArray[np.float64]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import polars as pl
 
-from slatewise.dataset import Dataset
-from slatewise.experiment import Experiment, Results, load_experiment
-from slatewise.figures import figure_alpha, figure_size
-from slatewise.metrics import per_split, per_user, precision_by_interaction, summary
+from slatewise.data.dataset import Dataset
+from slatewise.lab.experiment import Experiment, Results, load_experiment
+from slatewise.lab.metrics import per_split, per_user, precision_by_interaction, summary
 from slatewise.report import Section, Table, table1, table1_rows, table2, table2_json, table3, table3_rows
+from slatewise.report.figures import figure_alpha, figure_size
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "table1": (),
@@ -34,9 +34,10 @@ class Evidence:
 
 def find_experiment(name: str, splits: int, seed: int) -> Experiment:
     """Load one of the experiments that come with slatewise."""
-    here = Path(__file__).resolve().parent
-    folders = [folder for folder in (here / "experiments", here.parents[1] / "experiments") if folder.is_dir()]
-    return replace(load_experiment(folders[0] / f"{name}.toml"), splits=splits, seed=seed)
+    package = Path(__file__).resolve().parents[1]
+    installed, checkout = package / "experiments", package.parents[1] / "experiments"
+    folder = installed if installed.is_dir() else checkout
+    return replace(load_experiment(folder / f"{name}.toml"), splits=splits, seed=seed)
 
 
 def sections(target: str, dataset: Dataset, evidence: dict[str, Evidence]) -> tuple[Section, ...]:

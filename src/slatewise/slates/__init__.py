@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from slatewise.diversity import Entropy, Marginal, Variance, Volume
-from slatewise.greedy import Choice, Floats, Integers, ItemVectors, choose, masked, nothing, record
+from slatewise.slates.diversity import Entropy, Marginal, Variance, Volume
+from slatewise.slates.greedy import Choice, Floats, Integers, ItemVectors, choose, masked, nothing, record
 
 __all__ = ["Choice", "Entropy", "ItemVectors", "dpp_greedy", "entropy_greedy", "epsilon_greedy", "mmr", "top_k"]
 

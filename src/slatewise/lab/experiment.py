@@ -16,11 +16,11 @@ from typing import Any
 import polars as pl
 
 from slatewise.catalog import Catalog
-from slatewise.dataset import DataError, Dataset
-from slatewise.embeddings import BprSettings
+from slatewise.catalog.embeddings import BprSettings
+from slatewise.data.dataset import DataError, Dataset
+from slatewise.lab.simulate import Session, simulate
+from slatewise.lab.tuning import tune
 from slatewise.policies import make_policy, policy_options
-from slatewise.simulate import Session, simulate
-from slatewise.tuning import tune
 
 TEST_SHARE = 0.2
 VALIDATION_SHARE = 0.2

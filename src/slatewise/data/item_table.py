@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from slatewise.tables import align, identifiers, require_columns
+from slatewise.data.tables import align, identifiers, require_columns
 
 
 def places(part: pl.Series, whole: pl.Series) -> NDArray[np.int32]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.dataset import Dataset
+from slatewise.data.dataset import Dataset
 
 Floats = NDArray[np.float64]
 

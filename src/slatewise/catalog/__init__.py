@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from slatewise import __version__
-from slatewise.embeddings import BprSettings, Factors, train_bpr
-from slatewise.identifiers import Identifiers, PackedText
-from slatewise.model_files import Arrays, CatalogError, read_model, write_model
-from slatewise.population import fit_population, item_log_odds, item_scale, mean_and_covariance
+from slatewise.catalog.embeddings import BprSettings, Factors, train_bpr
+from slatewise.catalog.identifiers import Identifiers, PackedText
+from slatewise.catalog.model_files import Arrays, CatalogError, read_model, write_model
+from slatewise.catalog.population import fit_population, item_log_odds, item_scale, mean_and_covariance
 
 if TYPE_CHECKING:
-    from slatewise.dataset import Dataset
+    from slatewise.data.dataset import Dataset
 
 __all__ = ["Catalog", "CatalogError"]
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from slatewise.dataset import DataError
+from slatewise.data.dataset import DataError
 
 CHUNK_BYTES = 1 << 18
 PIP_TIMEOUT_SECONDS = 300.0

@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from slatewise.dataset import DataError
+from slatewise.data.dataset import DataError
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, struct.error, RuntimeError, OSError, ValueError)
 

@@ -5,7 +5,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from slatewise.drawing import Figure
+from slatewise.report.drawing import Figure
 
 MINUS = "−"
 

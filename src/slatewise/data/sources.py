@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from slatewise.archives import stamp
-from slatewise.cache import (
+from slatewise.data.archives import stamp
+from slatewise.data.cache import (
     MANIFEST,
     Fetched,
     cache_directory,
@@ -23,10 +23,10 @@ from slatewise.cache import (
     workspace,
     write_cache,
 )
-from slatewise.dataset import DataError, Dataset
-from slatewise.download import Progress, download, pip_download
-from slatewise.formats import LAYOUTS, Content, Layout, measure, read_layout
-from slatewise.synthetic import make_world
+from slatewise.data.dataset import DataError, Dataset
+from slatewise.data.download import Progress, download, pip_download
+from slatewise.data.formats import LAYOUTS, Content, Layout, measure, read_layout
+from slatewise.data.synthetic import make_world
 
 __all__ = ["SOURCES", "Fetched", "Source", "cache_directory", "fetch", "is_at_hand", "load"]
 

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from slatewise.interactions import codes, compress, positive_rows
-from slatewise.item_table import item_table, multi_hot, places
-from slatewise.tables import (
+from slatewise.data.interactions import codes, compress, positive_rows
+from slatewise.data.item_table import item_table, multi_hot, places
+from slatewise.data.tables import (
     DataError,
     as_polars,
     identifiers,

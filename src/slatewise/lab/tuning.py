@@ -12,10 +12,10 @@ from typing import Any
 import polars as pl
 
 from slatewise.catalog import Catalog
-from slatewise.dataset import Dataset
-from slatewise.metrics import per_split, per_user
+from slatewise.data.dataset import Dataset
+from slatewise.lab.metrics import per_split, per_user
+from slatewise.lab.simulate import Session, simulate
 from slatewise.policies import make_policy
-from slatewise.simulate import Session, simulate
 
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "logrank": {},

@@ -2,8 +2,8 @@
 
 from html import escape
 
-from slatewise.drawing import Figure
-from slatewise.report_parts import Cell, Comparison, Report, Section, Table, plain
+from slatewise.report.drawing import Figure
+from slatewise.report.parts import Cell, Comparison, Report, Section, Table, plain
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLE = """

@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from slatewise.archives import read_member
-from slatewise.dataset import DataError
+from slatewise.data.archives import read_member
+from slatewise.data.dataset import DataError
 
 MEGABYTE = 1 << 20
 RATING_TYPES = {"user_id": pl.Int32, "item_id": pl.Int32, "rating": pl.Int8, "timestamp": pl.Int64}

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from slatewise.tables import DataError, numbers
+from slatewise.data.tables import DataError, numbers
 
 Integers = NDArray[np.integer[Any]]
 
