@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from slatewise.catalog import Catalog as Catalog
     from slatewise.data.dataset import Dataset as Dataset
+    from slatewise.policies import make_policy as make_policy
 
 __version__ = "0.1.0"
 
-_HOMES = {"Catalog": "catalog", "Dataset": "data.dataset"}
+_HOMES = {"Catalog": "catalog", "Dataset": "data.dataset", "make_policy": "policies"}
 
-__all__ = ["Catalog", "Dataset", "__version__"]
+__all__ = ["Catalog", "Dataset", "__version__", "make_policy"]
 
 
 def __getattr__(name: str) -> Any:

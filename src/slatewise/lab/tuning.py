@@ -23,7 +23,7 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "epsilon-greedy": {"epsilon": (0.0, 0.02, 0.05, 0.1, 0.2)},
     "dpp-map": {"trade_off": (0.1, 0.3, 0.5, 0.6, 0.7, 0.9)},
     "c2ucb": {"entropy_weight": (0.01, 0.1, 1.0), "exploration": (0.3, 1.0), "ridge": (10.0, 100.0)},
-    "ec-bandit": {"vector_length": (0.1, 0.3, 1.25), "prior": ("zero", "population"), "soft_negatives": (False, True)},
+    "ec-bandit": {"vector_length": (0.1, 0.3, 1.25), "soft_negatives": (False, True)},
     "dc2b": {
         "alpha": (1.0, 3.0),
         "exposure_push": (None, 0.5),

@@ -8,7 +8,7 @@ import numpy as np
 
 from slatewise import slates as rules
 from slatewise.catalog import Catalog
-from slatewise.policies.protocol import Booleans, Floats, Slates, State, pick, sigmoid
+from slatewise.policies.protocol import Booleans, Floats, Slates, State, at_items, sigmoid
 from slatewise.randomness import Streams
 
 
@@ -43,13 +43,14 @@ class Crowd:
         del slates, clicks
         return {"rounds": state["rounds"] + 1}
 
-    def explain(self, choice: rules.Choice, scores: Floats) -> Slates:
-        """Describe a choice that maximised these scores (n_items,) plus what the rule added for variety."""
-        batch = len(choice.items)
-        quality = np.broadcast_to(self.quality, (batch, self.catalog.n_items))
-        relevance = pick(np.broadcast_to(scores, quality.shape), choice.items)
-        gain = np.where(choice.items >= 0, choice.gains - relevance, 0.0)
-        return Slates(choice.items, pick(quality, choice.items), np.zeros(choice.items.shape), gain)
+    def choose(self, rule: Callable[[Floats, Booleans], rules.Choice], scores: Floats, available: Booleans) -> Slates:
+        """Apply a slate rule to the same scores (n_items,) for everyone; once, if all may see the same items."""
+        distinct = available[:1] if (available == available[:1]).all() else available
+        choice = rule(np.broadcast_to(scores, distinct.shape), distinct)
+        items = np.tile(choice.items, (len(available) // len(distinct), 1))
+        gains = np.tile(choice.gains, (len(available) // len(distinct), 1))
+        gain = np.where(items >= 0, gains - at_items(scores, items), 0.0)
+        return Slates(items, at_items(self.quality, items), np.zeros(items.shape), gain)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +59,8 @@ class LogRank(Crowd):
 
     def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
         """Choose the top k by ū·x; the ranking by σ is the same, without its rounding to 1."""
-        del random
-        return self.explain(rules.top_k(_everyone(self.logits, state), available, k), self.logits)
+        del state, random
+        return self.choose(lambda scores, allowed: rules.top_k(scores, allowed, k), self.logits, available)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +71,13 @@ class Mmr(Crowd):
 
     def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
         """Choose greedily by marginal relevance."""
-        del random
-        quality = _everyone(self.quality, state)
-        choice = rules.mmr(quality, self.vectors, available, k, self.trade_off)
-        return self.explain(choice, self.trade_off * self.quality)
+        del state, random
+
+        def rule(_scores: Floats, allowed: Booleans) -> rules.Choice:
+            quality = np.broadcast_to(self.quality, allowed.shape)
+            return rules.mmr(quality, self.vectors, allowed, k, self.trade_off)
+
+        return self.choose(rule, self.trade_off * self.quality, available)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +88,11 @@ class EpsilonGreedy(Crowd):
 
     def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
         """Choose place by place."""
+        del state
         draws = random.uniform(2 * k).reshape(-1, k, 2)
-        scores = _everyone(self.logits, state)
-        return self.explain(rules.epsilon_greedy(scores, available, k, self.epsilon, draws), self.logits)
+        scores = np.broadcast_to(self.logits, available.shape)
+        items = rules.epsilon_greedy(scores, available, k, self.epsilon, draws).items
+        return Slates(items, at_items(self.quality, items), np.zeros(items.shape), np.zeros(items.shape))
 
 
 QUALITIES: dict[str, Callable[[Floats], Floats]] = {
@@ -126,9 +132,12 @@ class DppMap(Crowd):
 
     def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
         """Choose greedily."""
-        del random
-        choice = rules.dpp_greedy(_everyone(self.scores, state), self.unit_vectors, available, k)
-        return self.explain(choice, self.scores)
+        del state, random
+
+        def rule(scores: Floats, allowed: Booleans) -> rules.Choice:
+            return rules.dpp_greedy(scores, self.unit_vectors, allowed, k)
+
+        return self.choose(rule, self.scores, available)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +151,8 @@ class Popular(Crowd):
 
     def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
         """Choose the k most liked."""
-        del random
-        scores = self.catalog.log_odds
-        return self.explain(rules.top_k(_everyone(scores, state), available, k), scores)
+        del state, random
+        return self.choose(lambda scores, allowed: rules.top_k(scores, allowed, k), self.catalog.log_odds, available)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +166,3 @@ class Random(Crowd):
         unknown = np.full(choice.items.shape, np.nan)
         return Slates(choice.items, unknown, unknown, np.zeros(choice.items.shape))
 
-
-def _everyone(scores: Floats, state: State) -> Floats:
-    """Give every user the same scores: (n_users, n_items), without copying."""
-    return np.broadcast_to(scores, (len(state["rounds"]), len(scores)))

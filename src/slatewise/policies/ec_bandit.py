@@ -49,10 +49,11 @@ class EcBandit:
             belief.sample(relevance, normals[:, : self.catalog.dim]),
             belief.sample(examination, normals[:, self.catalog.dim :]),
         )
-        scores = sigmoid(sampled[0] @ self.vectors.T) * sigmoid(sampled[1] @ self.vectors.T)
-        choice = rules.top_k(scores, available, k)
+        unlikely = _inverse_sigmoid(sampled[0] @ self.vectors.T)
+        unlikely *= _inverse_sigmoid(sampled[1] @ self.vectors.T)
+        choice = rules.top_k(np.negative(unlikely, out=unlikely), available, k)
         unknown = np.full(choice.items.shape, np.nan)
-        return Slates(choice.items, pick(scores, choice.items), unknown, np.zeros(choice.items.shape))
+        return Slates(choice.items, -1.0 / pick(unlikely, choice.items), unknown, np.zeros(choice.items.shape))
 
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """One variational step for each parameter, with the expected examination."""
@@ -68,6 +69,15 @@ class EcBandit:
             belief.update(relevance, belief.Feedback.of(shown, clicks, weights=weight)),
             belief.update(examination, belief.Feedback.of(shown, np.where(clicks, 1.0, latent), weights=here)),
         )
+
+
+def _inverse_sigmoid(logits: Floats) -> Floats:
+    """Overwrite logits z with 1 / σ(z) = 1 + exp(−z), bounded so that products of two stay finite."""
+    np.negative(logits, out=logits)
+    np.minimum(logits, 300.0, out=logits)
+    np.exp(logits, out=logits)
+    logits += 1.0
+    return logits
 
 
 def _beliefs(state: State) -> tuple[belief.Beliefs, belief.Beliefs]:
