@@ -19,7 +19,7 @@ EXAMPLE = "Example: slatewise reproduce table2 --data ml-100k --splits 5 --out r
 REPORT_EXAMPLE = "Example: slatewise report table2 --data ml-100k --out results/ml-100k"
 
 Target = Annotated[
-    str, typer.Argument(help="table1, table2, table3, figure-alpha, figure-size or all.", show_default=False)
+    str, typer.Argument(help="table1, table2, table3, figure-alpha, figure-size, readings or all.", show_default=False)
 ]
 Splits = Annotated[int, typer.Option(min=1, help="How many random divisions into training and test users.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the first division; the others follow it.")]

@@ -165,4 +165,3 @@ class Random(Crowd):
         choice = rules.top_k(random.uniform(self.catalog.n_items), available, k)
         unknown = np.full(choice.items.shape, np.nan)
         return Slates(choice.items, unknown, unknown, np.zeros(choice.items.shape))
-
