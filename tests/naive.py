@@ -55,6 +55,18 @@ def mmr(quality: Floats, vectors: Floats, available: NDArray[np.bool_], k: int, 
     return greedy(available, k, gain)
 
 
+def overlap_greedy(
+    scores: Floats, categories: NDArray[np.bool_], available: NDArray[np.bool_], k: int, weight: float
+) -> Slate:
+    """Score minus weight times every Jaccard similarity with what was chosen before."""
+    sets = [{int(name) for name in np.flatnonzero(row)} for row in categories]
+
+    def gain(slate: list[int], item: int) -> float:
+        return float(scores[item] - weight * sum(jaccard(sets[item], sets[other]) for other in slate))
+
+    return greedy(available, k, gain)
+
+
 def cosine(left: Floats, right: Floats) -> float:
     """Cosine similarity; a zero vector is similar to nothing."""
     lengths = math.sqrt(float(left @ left)) * math.sqrt(float(right @ right))

@@ -17,6 +17,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "dc2b": {"vector_length": 2.0, "exposure_push": 0.0, "alpha": 10.0},
     "c2ucb": {"ridge": 1.0, "exploration": 0.1},
     "ec-bandit": {"vector_length": 2.0},
+    "dc2b-calibrated": {},
 }
 PLACE_MATTERS = {"random", "epsilon-greedy"}  # they draw by the number of the item
 
@@ -26,7 +27,7 @@ every_policy = pytest.mark.parametrize("name", POLICIES)
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
     train, _ = WORLD.dataset.split(0.3, seed=1)
-    return Catalog.train(train, BprSettings(dim=6, epochs=40, learning_rate=0.05))
+    return Catalog.train(train, BprSettings(dim=6, epochs=40, learning_rate=0.05)).with_co_likes(train)
 
 
 def degenerate(kind: str) -> Catalog:
@@ -120,7 +121,10 @@ def test_batch_is_one_by_one(name: str, catalog: Catalog) -> None:
 @pytest.mark.parametrize("name", [name for name in POLICIES if name not in PLACE_MATTERS])
 def test_permuting_the_items_permutes_nothing_else(name: str, catalog: Catalog) -> None:
     order = np.random.default_rng(0).permutation(catalog.n_items)
-    parts: dict[str, Any] = {part: getattr(catalog, part)[order] for part in ("vectors", "log_odds", "categories")}
+    by_item = ("vectors", "log_odds", "categories", "taste_vectors")
+    parts: dict[str, Any] = {part: getattr(catalog, part)[order] for part in by_item}
+    assert catalog.co_likes is not None
+    parts["co_likes"] = catalog.co_likes[np.ix_(order, order)]
     same = {part: getattr(catalog, part) for part in ("item_ids", "titles", "category_names", "about")}
     population = {part: getattr(catalog, part) for part in ("population_mean", "population_covariance")}
     permuted = Catalog(**parts, **same, **population)

@@ -19,7 +19,8 @@ CLICKED = {3, 7, 11, 20}
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
     random = np.random.default_rng(1)
-    plain = Catalog.from_vectors(range(N_ITEMS), VECTORS)
+    names = ["A", "B", "A|C", "", "B|C|D", "D"]
+    plain = Catalog.from_vectors(range(N_ITEMS), VECTORS, categories=[names[item % 6] for item in range(N_ITEMS)])
     parts: dict[str, Any] = {name: getattr(plain, name) for name in plain.__dataclass_fields__}
     mean, log_odds = random.normal(size=DIM), random.normal(size=N_ITEMS)
     return Catalog(**{**parts, "population_mean": mean, "log_odds": log_odds})
@@ -125,6 +126,59 @@ def test_dc2b_by_its_textbook(catalog: Catalog) -> None:
         np.testing.assert_allclose(np.linalg.inv(state["precision"][0]), covariance, rtol=1e-8, atol=1e-12)
         np.testing.assert_allclose(np.linalg.solve(state["precision"][0], state["shift"][0]), mean, rtol=1e-8)
         available[0, expected] = False
+
+
+def test_calibrated_by_its_textbook(catalog: Catalog) -> None:
+    """Bayesian linear regression with known noise, refitted from scratch; slates by a loop over Jaccard similarities."""
+    policy = make_policy("dc2b-calibrated", catalog, diversity=0.6)
+    tastes = catalog.taste_vectors.astype(float)
+    rates = [sigma(value) for value in catalog.log_odds]
+    noise = [max(p * (1 - p) - float(t @ t), 0.2 * p * (1 - p)) for p, t in zip(rates, tastes, strict=True)]
+    favourites = sum(sorted(rates)[-10:]) / 10
+    state, available, history = policy.start(1), everything(), []
+    for step in range(3):
+        precision = np.eye(DIM) + sum(
+            (np.outer(tastes[i], tastes[i]) / noise[i] for i, _ in history), np.zeros((DIM, DIM))
+        )
+        shift = sum(((y - rates[i]) * tastes[i] / noise[i] for i, y in history), np.zeros(DIM))
+        theta = np.linalg.inv(precision) @ shift
+        scores = np.array(rates) + tastes @ theta
+        weight = (0.2 if step == 0 else 0.6) ** 2 * favourites
+        expected, _ = naive.overlap_greedy(scores, catalog.categories, available[0], 5, weight)
+        slates = policy.select(state, available, 5, streams(step))
+        assert slates.items[0].tolist() == expected
+        np.testing.assert_allclose(slates.probability[0], np.clip(scores[expected], 0, 1), rtol=1e-9)
+        spread = [math.sqrt(tastes[i] @ np.linalg.inv(precision) @ tastes[i]) for i in expected]
+        np.testing.assert_allclose(slates.deviation[0], spread, rtol=1e-8)
+        clicks = np.isin(slates.items, list(CLICKED))
+        state = policy.update(state, slates, clicks)
+        history += [(item, float(clicked)) for item, clicked in zip(expected, clicks[0], strict=True)]
+        available[0, expected] = False
+
+
+def test_ease_by_its_textbook() -> None:
+    """Each column of B is the ridge regression of one item's likes on all others' (the diagonal held at zero)."""
+    from slatewise.data.synthetic import WorldSize, make_world
+
+    dataset = make_world(WorldSize(n_users=80, n_items=12, n_categories=3, dim=3), seed=4).dataset
+    catalog = Catalog.from_vectors(range(12), np.eye(12)).with_co_likes(dataset)
+    likes = np.zeros((80, 12))
+    likes[dataset.users, dataset.items] = 1.0
+    expected = np.zeros((12, 12))
+    for item in range(12):
+        others = [other for other in range(12) if other != item]
+        gram = likes[:, others].T @ likes[:, others] + 5.0 * np.eye(11)
+        expected[others, item] = np.linalg.solve(gram, likes[:, others].T @ likes[:, item])
+    policy = make_policy("ease", catalog, regularisation=5.0)
+    np.testing.assert_allclose(policy.weights, expected, atol=1e-6)  # type: ignore[attr-defined]
+    state = policy.start(1)
+    first = policy.select(state, np.ones((1, 12), dtype=bool), 3, streams())
+    state = policy.update(state, first, np.array([[True, False, True]]))
+    folded = expected[first.items[0, 0]] + expected[first.items[0, 2]]
+    folded[first.items[0]] = -np.inf
+    left = np.ones((1, 12), dtype=bool)
+    left[0, first.items[0]] = False
+    assert policy.select(state, left, 3, streams(1)).items[0].tolist() == np.argsort(-folded)[:3].tolist()
 
 
 @pytest.mark.parametrize("clicked", [True, False])

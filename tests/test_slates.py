@@ -270,3 +270,28 @@ def test_errors_say_what_to_do() -> None:
     with pytest.raises(ValueError, match="int64"):
         ItemVectors.of(np.ones((5, 2), dtype=np.int64))
     slates.top_k(np.where([True] * 4 + [False], scores, np.nan), [[True] * 4 + [False]], 2)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12), st.floats(0, 2))
+@settings(max_examples=60, deadline=None)
+def test_overlap_greedy_by_a_loop(seed: int, k: int, weight: float) -> None:
+    random = np.random.default_rng(seed)
+    scores, categories = random.normal(size=(3, 40)), random.random((40, 6)) < 0.3
+    available = random.random((3, 40)) < 0.8
+    choice = slates.overlap_greedy(scores, ItemVectors.of(categories.astype(np.float32)), available, k, weight)
+    for user in range(3):
+        expected, gains = naive.overlap_greedy(scores[user], categories, available[user], k, weight)
+        assert choice.items[user][choice.items[user] >= 0].tolist() == expected
+        np.testing.assert_allclose(choice.gains[user][: len(gains)], gains, atol=1e-9)
+
+
+def test_overlap_greedy_prunes_without_changing_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    scores, sets = random.normal(size=(5, 3000)), ItemVectors.of((random.random((3000, 8)) < 0.3).astype(np.float32))
+    everything = np.ones((5, 3000))
+    pruned = slates.overlap_greedy(scores, sets, everything, 10, 0.4)
+    monkeypatch.setattr(greedy, "CANDIDATES_PER_PICK", 10**6)
+    whole = slates.overlap_greedy(scores, sets, everything, 10, 0.4)
+    np.testing.assert_array_equal(pruned.items, whole.items)
+    with pytest.raises(ValueError, match="weight is -1"):
+        slates.overlap_greedy(scores, sets, everything, 10, -1)

@@ -1,7 +1,7 @@
 """The catalogue: everything a policy needs to know about items and about people in general."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,13 +14,22 @@ from slatewise.catalog.embeddings import BprSettings, Factors, train_bpr
 from slatewise.catalog.identifiers import Identifiers, PackedText
 from slatewise.catalog.model_files import Arrays, CatalogError, read_model, write_model
 from slatewise.catalog.population import fit_population, item_log_odds, item_scale, mean_and_covariance
+from slatewise.catalog.taste import co_likes, linearised_taste, taste_vectors
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import Dataset
 
 __all__ = ["Catalog", "CatalogError"]
 
-LARGEST = {"items": 50_000_000, "dim": 4_096, "categories": 10_000}
+LARGEST = {"items": 50_000_000, "dim": 4_096, "rank": 4_096, "categories": 10_000}
+EXPECTED = {
+    "vectors": ("items", "dim"),
+    "log_odds": ("items",),
+    "categories": ("items", "categories"),
+    "population_mean": ("dim",),
+    "population_covariance": ("dim", "dim"),
+    "taste_vectors": ("items", "rank"),
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,7 +41,9 @@ class Catalog:
 
     vectors: (n_items, dim) float32; log_odds: (n_items,), the crowd's log-odds of liking each item;
     population_mean: (dim,) and population_covariance: (dim, dim), of the training users' vectors;
-    categories: (n_items, n_categories) indicators; about: where all this came from.
+    taste_vectors: (n_items, rank) float32, how likes vary together (see `catalog.taste`);
+    categories: (n_items, n_categories) indicators; about: where all this came from;
+    co_likes: (n_items, n_items) float32, how many training users like both, only if asked for.
     """
 
     item_ids: Identifiers
@@ -43,12 +54,15 @@ class Catalog:
     log_odds: NDArray[np.float64]
     population_mean: NDArray[np.float64]
     population_covariance: NDArray[np.float64]
+    taste_vectors: NDArray[np.float32]
     about: dict[str, Any]
+    co_likes: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         _check(self)
-        for array in (self.categories, self.vectors, self.log_odds, self.population_mean, self.population_covariance):
-            array.flags.writeable = False
+        for name in (*EXPECTED, "co_likes"):
+            if getattr(self, name) is not None:
+                getattr(self, name).flags.writeable = False
 
     @classmethod
     def train(
@@ -73,8 +87,13 @@ class Catalog:
             log_odds=item_log_odds(np.bincount(dataset.items, minlength=dataset.n_items), dataset.n_users),
             population_mean=mean,
             population_covariance=covariance,
+            taste_vectors=taste_vectors(dataset).astype(np.float32),
             about=_about(dataset, training),
         )
+
+    def with_co_likes(self, dataset: "Dataset") -> Self:
+        """Return the same catalogue with the co-likes of its training users, which the policy `ease` needs."""
+        return replace(self, co_likes=co_likes(dataset))
 
     @classmethod
     def from_vectors(
@@ -109,6 +128,7 @@ class Catalog:
             log_odds=population[0],
             population_mean=population[1],
             population_covariance=population[2],
+            taste_vectors=linearised_taste(matrix, population[0], population[2]).astype(np.float32),
             about=_about(interactions, {"method": "vectors", "dim": matrix.shape[1]}),
         )
 
@@ -127,7 +147,9 @@ class Catalog:
                 log_odds=arrays["log_odds"],
                 population_mean=arrays["population_mean"],
                 population_covariance=arrays["population_covariance"],
+                taste_vectors=arrays["taste_vectors"],
                 about=about["origin"],
+                co_likes=arrays.get("co_likes"),
             )
         except (KeyError, IndexError, UnicodeDecodeError) as error:
             raise CatalogError(f"{directory} is not a whole catalogue ({error!r}); train or copy it again") from error
@@ -140,9 +162,12 @@ class Catalog:
             "log_odds": self.log_odds,
             "population_mean": self.population_mean,
             "population_covariance": self.population_covariance,
+            "taste_vectors": self.taste_vectors,
             **_packed("titles", self.titles),
             **_packed("category_names", PackedText.pack(self.category_names)),
         }
+        if self.co_likes is not None:
+            arrays["co_likes"] = self.co_likes
         ids = self.item_ids.values
         arrays |= _packed("item_ids", ids) if isinstance(ids, PackedText) else {"item_ids": ids}
         return write_model(Path(directory), arrays, {"item_id_kind": self.item_ids.kind, "origin": self.about})
@@ -180,26 +205,27 @@ class Catalog:
 
 def _check(catalog: Catalog) -> None:
     """Refuse a catalogue whose parts do not fit each other or are not finite."""
-    n_items, dim = len(catalog.item_ids), catalog.vectors.shape[-1] if catalog.vectors.ndim == 2 else 0
-    sizes = {"items": n_items, "dim": dim, "categories": len(catalog.category_names)}
+    sizes = {
+        "items": len(catalog.item_ids),
+        "dim": _width(catalog.vectors),
+        "rank": _width(catalog.taste_vectors),
+        "categories": len(catalog.category_names),
+    }
     for what, size in sizes.items():
         if size > LARGEST[what] or (size == 0 and what != "categories"):
             raise CatalogError(f"a catalogue needs 1 to {LARGEST[what]:,} {what}, this one has {size:,}")
-    expected = {
-        "vectors": (n_items, dim),
-        "log_odds": (n_items,),
-        "categories": (n_items, sizes["categories"]),
-        "population_mean": (dim,),
-        "population_covariance": (dim, dim),
-    }
-    for name, shape in expected.items():
-        array = getattr(catalog, name)
+    for name, axes in EXPECTED.items():
+        array, shape = getattr(catalog, name), tuple(sizes[axis] for axis in axes)
         if array.shape != shape:
-            raise CatalogError(f"{name} has shape {array.shape}, but {n_items} items of {dim} dimensions need {shape}")
+            raise CatalogError(f"{name} has shape {array.shape}, but {sizes['items']} items here need {shape}")
         if not np.isfinite(array).all():
             raise CatalogError(f"{name} holds NaN or infinite values; every number must be finite")
-    if len(catalog.titles) != n_items:
-        raise CatalogError(f"there are {len(catalog.titles)} titles for {n_items} items")
+    if len(catalog.titles) != sizes["items"]:
+        raise CatalogError(f"there are {len(catalog.titles)} titles for {sizes['items']} items")
+
+
+def _width(table: NDArray[Any]) -> int:
+    return int(table.shape[1]) if table.ndim == 2 else 0
 
 
 def _about(dataset: "Dataset | None", training: dict[str, Any]) -> dict[str, Any]:

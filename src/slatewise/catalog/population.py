@@ -10,6 +10,11 @@ Floats = NDArray[np.float64]
 RIDGE = 1.0
 
 
+def like_rates(counts: NDArray[np.integer[Any]], n_users: int) -> Floats:
+    """Share of users who like each item, with half a user added on both sides."""
+    return np.asarray((counts + 0.5) / (n_users + 1.0), dtype=np.float64)
+
+
 def item_log_odds(counts: NDArray[np.integer[Any]], n_users: int) -> Floats:
     """Log-odds that a user likes each item, with half a user added on both sides, so that they are finite."""
     odds: Floats = np.log((counts + 0.5) / (n_users - counts + 0.5))

@@ -195,8 +195,10 @@ def _train(experiment: Experiment, split: int, inner: bool, folder: str) -> None
     seed = experiment.seed + split
     if inner:
         people, _ = people.split(VALIDATION_SHARE, seed)
-    settings = replace(experiment.embedding, seed=seed)
-    Catalog.train(people, settings).save(_folder(folder, split, inner))
+    catalog = Catalog.train(people, replace(experiment.embedding, seed=seed))
+    if any(arm.policy == "ease" for arm in experiment.arms):
+        catalog = catalog.with_co_likes(people)
+    catalog.save(_folder(folder, split, inner))
 
 
 @lru_cache(maxsize=4)

@@ -29,6 +29,8 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
         "temperature": (0.0, 1.0),
         "vector_length": (0.2, 1.0, 2.0),
     },
+    "dc2b-calibrated": {"diversity": (0.2, 0.35, 0.5, 0.65, 0.8)},
+    "ease": {"regularisation": (30.0, 100.0, 300.0, 1000.0, 3000.0)},
     "popular": {},
     "random": {},
 }

@@ -6,8 +6,10 @@ from typing import Any
 
 from slatewise.catalog import Catalog
 from slatewise.policies.c2ucb import C2Ucb
+from slatewise.policies.calibrated import Calibrated
 from slatewise.policies.crowd import DppMap, EpsilonGreedy, LogRank, Mmr, Popular, Random
 from slatewise.policies.dc2b import Dc2b
+from slatewise.policies.ease import Ease
 from slatewise.policies.ec_bandit import EcBandit
 from slatewise.policies.protocol import Policy, Slates, State
 
@@ -21,6 +23,8 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     "c2ucb": C2Ucb,
     "ec-bandit": EcBandit,
     "dc2b": Dc2b,
+    "dc2b-calibrated": Calibrated,
+    "ease": Ease,
     "popular": Popular,
     "random": Random,
 }

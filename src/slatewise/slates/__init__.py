@@ -10,10 +10,20 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from slatewise.slates.diversity import Entropy, Marginal, Variance, Volume
+from slatewise.slates.diversity import Entropy, Marginal, Overlap, Variance, Volume
 from slatewise.slates.greedy import Choice, Floats, Integers, ItemVectors, choose, masked, nothing, record
 
-__all__ = ["Choice", "Entropy", "ItemVectors", "dpp_greedy", "entropy_greedy", "epsilon_greedy", "mmr", "top_k"]
+__all__ = [
+    "Choice",
+    "Entropy",
+    "ItemVectors",
+    "dpp_greedy",
+    "entropy_greedy",
+    "epsilon_greedy",
+    "mmr",
+    "overlap_greedy",
+    "top_k",
+]
 
 
 def top_k(scores: ArrayLike, available: ArrayLike, k: int) -> Choice:
@@ -49,6 +59,17 @@ def mmr(quality: ArrayLike, vectors: ItemVectors, available: ArrayLike, k: int, 
     scores = masked(trade_off * np.asarray(quality, dtype=np.float64), available)
     bound = np.full_like(vectors.squared_lengths, 1.0 - trade_off)
     return choose(scores, bound, vectors, k, lambda part, n_rows: Marginal(part, n_rows, 1.0 - trade_off))
+
+
+def overlap_greedy(scores: ArrayLike, sets: ItemVectors, available: ArrayLike, k: int, weight: float) -> Choice:
+    """Choose by score minus weight times the summed Jaccard similarity of category sets with the items chosen so far.
+
+    `sets` holds indicators (n_items, n_categories) of zeros and ones; two items without categories share nothing.
+    """
+    if not 0.0 <= weight < np.inf:
+        raise ValueError(f"weight is {weight}; give 0 (only relevant) or more (more varied)")
+    bound = np.zeros_like(sets.squared_lengths)
+    return choose(masked(scores, available), bound, sets, k, lambda part, n_rows: Overlap(part, n_rows, weight))
 
 
 def dpp_greedy(scores: ArrayLike, vectors: ItemVectors, available: ArrayLike, k: int) -> Choice:

@@ -45,6 +45,26 @@ class Marginal:
         self.n_chosen += 1
 
 
+class Overlap:
+    """Summed Jaccard similarity with the chosen items; the vectors are category indicators."""
+
+    def __init__(self, vectors: ItemVectors, n_rows: int, weight: float) -> None:
+        self.vectors, self.weight = vectors, weight
+        self.similarity = np.zeros((n_rows, vectors.columns.shape[2]))
+
+    def gains(self, scores: Floats, complete: Booleans) -> Floats:  # noqa: ARG002
+        """Return scores plus what variety adds; −inf for what may not be chosen now."""
+        gains: Floats = scores - self.weight * self.similarity
+        return gains
+
+    def add(self, picks: Integers) -> None:
+        """Take in one chosen candidate per row."""
+        chosen = self.vectors.at(picks)
+        shared = self.vectors.dot(chosen)
+        united = self.vectors.squared_lengths + np.square(chosen).sum(axis=1, keepdims=True) - shared
+        self.similarity += shared / np.maximum(united, 1.0)
+
+
 class Variance:
     """Residual variances xᵀ(I + X_SᵀX_S/σ²)⁻¹x; the inverse is kept up to date by rank one (Sherman-Morrison)."""
 

@@ -1,0 +1,102 @@
+"""Taste vectors: how likes vary together, as far as it stands out of chance.
+
+Likes are y_i = μ_i + θ·t_i + noise with θ ~ N(0, I), so t_i·t_j is the covariance of liking i and j. The vectors are
+the leading eigenvectors of the covariance of the training users' likes. A sample of n users shows eigenvalues of about
+(√(Σv / n) + √(Σv² / Σv))² by chance alone (the edge of Marchenko and Pastur for variances v that taste does not
+explain); that much is taken off each eigenvalue, and directions below it are dropped.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slatewise.catalog.population import like_rates
+
+if TYPE_CHECKING:
+    from slatewise.data.dataset import Dataset
+
+Floats = NDArray[np.float64]
+
+LARGEST_RANK = 50
+OVERSAMPLING = 20
+PASSES = 7
+ROUNDS = 10
+LEAST_SHARE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class _CentredLikes:
+    """The matrix of likes (n_users, n_items) minus its column means, as an operator."""
+
+    likes: Any
+    mean: Floats
+
+    def forward(self, block: Floats) -> Floats:
+        return np.asarray(self.likes @ block - (self.mean @ block)[None, :])
+
+    def backward(self, block: Floats) -> Floats:
+        return np.asarray(self.likes.T @ block - np.outer(self.mean, block.sum(axis=0)))
+
+
+def taste_vectors(dataset: "Dataset", largest_rank: int = LARGEST_RANK, seed: int = 0) -> Floats:
+    """Return t_i (n_items, rank): the covariance of likes beyond chance; the rank is at least 1."""
+    directions = _leading_directions(dataset, largest_rank, seed)
+    shares = _shares_beyond_chance(directions, dataset)
+    kept = shares > 0.0
+    kept[0] = True
+    return np.asarray(directions[:, kept] * np.sqrt(np.maximum(shares[kept], LEAST_SHARE)))
+
+
+def linearised_taste(vectors: Floats, log_odds: Floats, covariance: Floats) -> Floats:
+    """Return t_i for vectors that were brought along: the slope p(1 − p) of σ times x_i, for θ ~ N(0, covariance)."""
+    rates = 1.0 / (1.0 + np.exp(-log_odds))
+    eigenvalues, basis = np.linalg.eigh(covariance)
+    root = basis * np.sqrt(np.maximum(eigenvalues, 0.0))
+    return np.asarray((rates * (1.0 - rates))[:, None] * (vectors @ root))
+
+
+def co_likes(dataset: "Dataset") -> NDArray[np.float32]:
+    """Return how many users like both of two items (n_items, n_items)."""
+    likes = _likes(dataset)
+    return np.asarray((likes.T @ likes).toarray(), dtype=np.float32)
+
+
+def _likes(dataset: "Dataset") -> Any:
+    from scipy.sparse import csr_matrix
+
+    shape = (dataset.n_users, dataset.n_items)
+    return csr_matrix((np.ones(dataset.n_interactions), (dataset.users, dataset.items)), shape=shape)
+
+
+def _leading_directions(dataset: "Dataset", largest_rank: int, seed: int) -> Floats:
+    """Eigenvectors of the covariance of likes, as long as the roots of their eigenvalues; by subspace iteration."""
+    likes = _likes(dataset)
+    shape = likes.shape
+    matrix = _CentredLikes(likes, np.bincount(dataset.items, minlength=shape[1]) / shape[0])
+    width = max(1, min(largest_rank + OVERSAMPLING, shape[0] - 1, shape[1]))
+    basis = np.random.default_rng(seed).standard_normal((shape[1], width))
+    for _ in range(PASSES):
+        basis, _ = np.linalg.qr(matrix.backward(matrix.forward(basis)))
+    _, singular, right = np.linalg.svd(matrix.forward(basis), full_matrices=False)
+    scaled = (basis @ right.T) * (singular / np.sqrt(max(shape[0] - 1, 1)))
+    return np.asarray(scaled[:, :largest_rank], dtype=np.float64)
+
+
+def _shares_beyond_chance(directions: Floats, dataset: "Dataset") -> Floats:
+    """Which share of each eigenvalue is taste: what taste explains and the edge of chance, each from the other."""
+    rates = like_rates(np.bincount(dataset.items, minlength=dataset.n_items), dataset.n_users)
+    variances, squares = rates * (1.0 - rates), np.square(directions)
+    eigenvalues = np.maximum(squares.sum(axis=0), 1e-300)
+    shares = np.zeros(len(eigenvalues))
+    for _ in range(ROUNDS):
+        left = np.maximum(variances - squares @ shares, 0.0)
+        edge = _edge_of_chance(left, dataset.n_users)
+        shares = np.maximum(eigenvalues - edge, 0.0) / eigenvalues
+    return shares
+
+
+def _edge_of_chance(variances: Floats, n_users: int) -> float:
+    total = max(float(variances.sum()), 1e-12)
+    return float((np.sqrt(total / n_users) + np.sqrt(np.square(variances).sum() / total)) ** 2)

@@ -1,0 +1,188 @@
+"""The regret laboratory on paper: how regret grows, how good the oracle is, and where Theorem 1's bound lies."""
+
+from math import ceil, isfinite
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from slatewise.report.drawing import INK, MARKERS, SERIES, Figure, draw_figure
+from slatewise.report.parts import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+WORLD = ["dim", "size", "alpha", "radius", "withdraws", "rounds"]
+PANELS_PER_ROW = 3
+SAMPLER = "thompson"
+
+
+def regret_table(summary: pl.DataFrame) -> Table:
+    """Lay out what each learner lost in each world: `summary` of the regret laboratory."""
+    caption = "Regret against the greedy oracle: means over worlds, with 95 % bootstrap intervals."
+    columns = (
+        "world",
+        "learner",
+        "lost share of the oracle's reward",
+        "interval",
+        "log-log slope of relative regret",
+        "slope interval",
+        "slope of regret",
+        "regret",
+        "regret against the best subset",
+    )
+    notes = (
+        "Slopes are least squares over the second half of the rounds; a dash stands where the mean regret is not "
+        "positive: a learner can beat the greedy oracle where greedy is not the best subset.",
+    )
+    return Table("regret", caption, columns, tuple(_regret_row(row) for row in summary.to_dicts()), notes)
+
+
+def bound_table(bounds: pl.DataFrame) -> Table:
+    """Lay out the oracle and Lemma 1's bound for each world: `bounds` of the regret laboratory."""
+    caption = "The greedy oracle, and Lemma 1's bound with the paper's constants, for each world."
+    columns = (
+        "world",
+        "greedy is the best subset",
+        "greedy / best reward",
+        "largest reward seen",
+        "C is at least",
+        "dim_M ≤",
+        "β*_T",
+        "bound",
+        "bound / (T·C)",
+        "bound < T·C from T =",
+    )
+    notes = ("C is 1 in the paper; the column gives a reward that unit vectors and ‖θ‖ ≤ 1 allow.",)
+    return Table("regret-bound", caption, columns, tuple(_bound_row(row) for row in bounds.to_dicts()), notes)
+
+
+def figure_regret(frame: pl.DataFrame) -> Figure:
+    """Draw the relative regret of each learner against the round, both in logarithms: a panel for each world."""
+    means = _means(frame, "relative_regret")
+    last = means.filter(pl.col("round") == pl.col("rounds")).to_dicts()
+    described = "; ".join(
+        f"{_world(row)}: {row['learner']} {_short(row['relative_regret'])} after {row['rounds']} rounds" for row in last
+    )
+    caption = (
+        "Sum of the lost shares of the oracle's reward, mean over worlds. Parallel to the dotted line: nothing is "
+        "learned any more; parallel to the dashed one: √T."
+    )
+    n_rows = ceil(means.select(WORLD).n_unique() / PANELS_PER_ROW)
+    inches = (9.0, 1.2 + 2.5 * n_rows)
+    return draw_figure(
+        "regret-growth", (caption, described), lambda canvas: _draw_growth(canvas, means, n_rows), inches
+    )
+
+
+def figure_bound(frame: pl.DataFrame, curves: pl.DataFrame) -> Figure:
+    """Draw Lemma 1's bound (`curves`: dim, size, alpha, round, bound) over T, and what Thompson sampling really lost.
+
+    Measured are the worlds that differ from the first only in α, against the best subset.
+    """
+    band = curves.group_by("round").agg(low=pl.col("bound").min(), high=pl.col("bound").max()).sort("round")
+    same = [pl.col(name) == frame[name][0] for name in WORLD if name != "alpha"]
+    measured = _means(frame.filter(pl.col("learner") == SAMPLER, *same), "optimum_regret").sort("alpha", "round")
+    last = measured.filter(pl.col("round") == pl.col("rounds"))
+    described = "; ".join(f"{_world(row)}: measured {_short(row['optimum_regret'])}" for row in last.to_dicts())
+    caption = (
+        "Lemma 1's bound over all worlds of the run (band), the line T·C that needs no proof, and the measured regret "
+        f"of `{SAMPLER}` against the best subset, by α. The bound says something only right of where it meets the line."
+    )
+    texts = caption, described or f"no measured regret of {SAMPLER}"
+    return draw_figure("regret-bound", texts, lambda canvas: _draw_bound(canvas, band, measured), (6.5, 5.0))
+
+
+def _draw_growth(canvas: "Canvas", means: pl.DataFrame, n_rows: int) -> None:
+    panels = canvas.subplots(n_rows, PANELS_PER_ROW, squeeze=False).ravel()
+    learners = means["learner"].unique(maintain_order=True).to_list()
+    worlds = means.partition_by(WORLD, maintain_order=True)
+    for axes, part in zip(panels, worlds, strict=False):
+        for series, learner in enumerate(learners):
+            _draw_learner(axes, part.filter(pl.col("learner") == learner, pl.col("relative_regret") > 0), series)
+        _draw_references(axes, part["rounds"][0])
+        axes.set(xscale="log", yscale="log", ylim=(0.5, None))
+        axes.set_title(_world(part.row(0, named=True)), fontsize=10)
+    for axes in panels[len(worlds) :]:
+        axes.set_visible(False)
+    canvas.supxlabel("round", fontsize=11)
+    canvas.supylabel("relative regret so far", fontsize=11)
+    handles, labels = panels[0].get_legend_handles_labels()
+    canvas.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+
+
+def _draw_learner(axes: "Axes", part: pl.DataFrame, series: int) -> None:
+    color, marker = SERIES[series % len(SERIES)], MARKERS[series % len(MARKERS)]
+    x, y = part["round"].to_list(), part["relative_regret"].to_list()
+    label = part["learner"][0] if part.height else None
+    axes.plot(x, y, color=color, marker=marker, markersize=5, markevery=0.2, label=label)
+
+
+def _draw_references(axes: "Axes", rounds: int) -> None:
+    for power, style in ((1.0, ":"), (0.5, "--")):
+        axes.plot([1, rounds], [1, rounds**power], color=INK, linestyle=style, linewidth=1.0)
+
+
+def _draw_bound(canvas: "Canvas", band: pl.DataFrame, measured: pl.DataFrame) -> None:
+    axes = canvas.subplots()
+    at = band["round"].to_list()
+    axes.fill_between(at, band["low"].to_list(), band["high"].to_list(), color=SERIES[3], alpha=0.5, label="Lemma 1")
+    axes.plot(at, at, color=INK, linestyle=":", label="T·C with C = 1")
+    for series, part in enumerate(measured.partition_by("alpha", maintain_order=True)):
+        positive = part.filter(pl.col("optimum_regret") > 0)
+        label = f"measured, α = {part['alpha'][0]:g}"
+        color, marker = SERIES[series % 3], MARKERS[series % len(MARKERS)]
+        x, y = positive["round"].to_list(), positive["optimum_regret"].to_list()
+        axes.plot(x, y, color=color, marker=marker, markersize=5, markevery=0.25, label=label)
+    axes.set(xscale="log", yscale="log", xlabel="T, the number of rounds", ylabel="regret")
+    axes.legend()
+
+
+def _means(frame: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Average a column over worlds, keeping the order in which cells and learners were run."""
+    return frame.group_by([*WORLD, "learner", "round"], maintain_order=True).agg(pl.col(column).mean())
+
+
+def _regret_row(row: dict[str, Any]) -> tuple[Cell, ...]:
+    rounds = row["rounds"]
+    return (
+        _world(row),
+        row["learner"],
+        _decimals(row["relative_regret"] / rounds),
+        _between(row["relative_regret_low"] / rounds, row["relative_regret_high"] / rounds),
+        _decimals(row["relative_slope"]),
+        _between(row["relative_slope_low"], row["relative_slope_high"]),
+        _decimals(row["slope"]),
+        _short(row["regret"]),
+        _short(row["optimum_regret"]),
+    )
+
+
+def _bound_row(row: dict[str, Any]) -> tuple[Cell, ...]:
+    return (
+        _world(row),
+        _decimals(row["greedy_is_optimum"]),
+        _decimals(row["greedy_share"]),
+        *(_short(row[name]) for name in ("largest_reward", "least_ceiling", "margin_dimension", "confidence_width")),
+        _short(row["bound"]),
+        _short(row["bound"] / row["trivial_bound"]),
+        _short(row["first_meaningful_round"]),
+    )
+
+
+def _world(row: dict[str, Any]) -> str:
+    """Name a world by d, s and α, and by what it does not share with the theorem."""
+    free = "" if isfinite(row["radius"]) else ", ‖θ*‖ free"
+    return f"d = {row['dim']}, s = {row['size']}, α = {row['alpha']:g}{free}{', withdrawn' * row['withdraws']}"
+
+
+def _decimals(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}".replace("-", "−")
+
+
+def _between(low: float | None, high: float | None) -> str:
+    return "–" if low is None else f"{_decimals(low)} to {_decimals(high)}"
+
+
+def _short(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}".replace("-", "−") if abs(value) < 1e5 else f"{value:.2e}"
