@@ -8,6 +8,7 @@ import pytest
 
 from slatewise.catalog import Catalog
 from slatewise.policies import make_policy
+from slatewise.policies.ease import Ease
 from slatewise.randomness import Streams, user_keys
 from tests import naive
 
@@ -129,17 +130,18 @@ def test_dc2b_by_its_textbook(catalog: Catalog) -> None:
 
 
 def test_calibrated_by_its_textbook(catalog: Catalog) -> None:
-    """Bayesian linear regression with known noise, refitted from scratch; slates by a loop over Jaccard similarities."""
+    """Bayesian linear regression with known noise, refitted from scratch; slates by loops over Jaccard similarities."""
     policy = make_policy("dc2b-calibrated", catalog, diversity=0.6)
     tastes = catalog.taste_vectors.astype(float)
     rates = [sigma(value) for value in catalog.log_odds]
     noise = [max(p * (1 - p) - float(t @ t), 0.2 * p * (1 - p)) for p, t in zip(rates, tastes, strict=True)]
     favourites = sum(sorted(rates)[-10:]) / 10
-    state, available, history = policy.start(1), everything(), []
+    state, available = policy.start(1), everything()
+    history: list[tuple[int, float]] = []
     for step in range(3):
-        precision = np.eye(DIM) + sum(
-            (np.outer(tastes[i], tastes[i]) / noise[i] for i, _ in history), np.zeros((DIM, DIM))
-        )
+        precision = np.eye(DIM)
+        for item, _ in history:
+            precision += np.outer(tastes[item], tastes[item]) / noise[item]
         shift = sum(((y - rates[i]) * tastes[i] / noise[i] for i, y in history), np.zeros(DIM))
         theta = np.linalg.inv(precision) @ shift
         scores = np.array(rates) + tastes @ theta
@@ -170,7 +172,8 @@ def test_ease_by_its_textbook() -> None:
         gram = likes[:, others].T @ likes[:, others] + 5.0 * np.eye(11)
         expected[others, item] = np.linalg.solve(gram, likes[:, others].T @ likes[:, item])
     policy = make_policy("ease", catalog, regularisation=5.0)
-    np.testing.assert_allclose(policy.weights, expected, atol=1e-6)  # type: ignore[attr-defined]
+    assert isinstance(policy, Ease)
+    np.testing.assert_allclose(policy.weights, expected, atol=1e-6)
     state = policy.start(1)
     first = policy.select(state, np.ones((1, 12), dtype=bool), 3, streams())
     state = policy.update(state, first, np.array([[True, False, True]]))

@@ -1,3 +1,6 @@
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -33,15 +36,18 @@ def test_taste_vectors_by_a_dense_eigendecomposition() -> None:
 
 
 def test_chance_alone_leaves_almost_nothing_and_taste_leaves_much() -> None:
-    """People whose likes are independent have no taste: the shrunken covariance must be nearly empty."""
+    """Independent likes of equally liked items have no taste; one shared taste must survive."""
     random = np.random.default_rng(0)
-    shuffled = np.column_stack([random.permutation(column) for column in likes().T])
-    users, items = np.nonzero(shuffled)
-    from dataclasses import replace
+    taste = np.outer(random.normal(size=700), np.where(np.arange(60) < 30, 0.15, -0.15))
 
-    independent = replace(DATASET, users=users.astype(np.int32), items=items.astype(np.int32))
-    by_chance, by_taste = (float(np.square(taste_vectors(one)).sum()) for one in (independent, DATASET))
-    assert by_chance < 0.1 * by_taste
+    def strength(likes: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> float:
+        users, items = np.nonzero(likes)
+        dataset = replace(DATASET, users=users.astype(np.int32), items=items.astype(np.int32))
+        return float(np.square(taste_vectors(dataset)).sum())
+
+    draws = random.random((700, 60))
+    assert strength(draws < 0.4) < 0.02
+    assert strength(draws < 0.4 + taste) == pytest.approx(60 * 0.15**2, rel=0.3)
 
 
 def test_linearised_taste_is_the_slope_of_the_logistic_function() -> None:
@@ -55,15 +61,13 @@ def test_linearised_taste_is_the_slope_of_the_logistic_function() -> None:
     np.testing.assert_allclose((taste**2).sum(axis=1), spread, rtol=0.02)
 
 
-def test_catalogues_hold_taste_and_co_likes_only_when_asked(tmp_path: object) -> None:
-    from pathlib import Path
-
+def test_catalogues_hold_taste_and_co_likes_only_when_asked(tmp_path: Path) -> None:
     catalog = Catalog.from_vectors(range(60), np.random.default_rng(2).normal(size=(60, 4)), interactions=DATASET)
     assert catalog.co_likes is None
     counted = catalog.with_co_likes(DATASET)
     np.testing.assert_array_equal(counted.co_likes, likes().T @ likes())  # type: ignore[arg-type]
-    counted.save(Path(str(tmp_path)))
-    loaded = Catalog.load(Path(str(tmp_path)))
+    counted.save(tmp_path)
+    loaded = Catalog.load(tmp_path)
     np.testing.assert_array_equal(loaded.co_likes, counted.co_likes)  # type: ignore[arg-type]
     np.testing.assert_array_equal(loaded.taste_vectors, catalog.taste_vectors)
 

@@ -1,4 +1,4 @@
-"""Taste vectors: how likes vary together, as far as it stands out of chance.
+"""Taste vectors: how likes vary together, as far as it stands out of an estimate of chance.
 
 Likes are y_i = μ_i + θ·t_i + noise with θ ~ N(0, I), so t_i·t_j is the covariance of liking i and j. The vectors are
 the leading eigenvectors of the covariance of the training users' likes. A sample of n users shows eigenvalues of about

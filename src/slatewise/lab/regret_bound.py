@@ -74,9 +74,22 @@ def first_meaningful_round(problem: Problem) -> float:
 
 
 def least_ceiling(problem: Problem) -> float:
-    """Return a reward that a world with ‖θ‖ ≤ 1 and ‖x‖ ≤ 1 pays, so that C cannot be smaller.
+    """Return a reward that a world with ‖θ‖ ≤ 1 and ‖x‖ ≤ 1 pays if s ≤ d, so that C cannot be smaller.
 
-    With s ≤ d orthonormal items and θ = Σ x_i / √s the reward is (σ(1/√s) e^{2α/√s})^s.
+    It is the best of slates of unit vectors that all make the same angle with θ, ‖θ‖ = 1, and are otherwise as far
+    apart as they can be.
     """
-    logit = 1.0 / math.sqrt(problem.size)
-    return math.exp(problem.size * (2.0 * problem.alpha * logit - math.log1p(math.exp(-logit))))
+    cosines = [step / 1000.0 for step in range(1, 1001)]
+    return max(math.exp(problem.size * _log_quality(problem, cosine)) * _volume(problem, cosine) for cosine in cosines)
+
+
+def _log_quality(problem: Problem, logit: float) -> float:
+    """Return log p + 2α log r of one item."""
+    return 2.0 * problem.alpha * logit - math.log1p(math.exp(-logit))
+
+
+def _volume(problem: Problem, cosine: float) -> float:
+    """Return the largest det(X_S X_Sᵀ) of s unit vectors with this cosine to θ: pairwise products g = max(0, …)."""
+    others = problem.size - 1
+    product = max(0.0, (problem.size * cosine**2 - 1.0) / others) if others else 0.0
+    return (1.0 - product) ** others * (1.0 + others * product)

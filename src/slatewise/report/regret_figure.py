@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 WORLD = ["dim", "size", "alpha", "radius", "withdraws", "rounds"]
 PANELS_PER_ROW = 3
 SAMPLER = "thompson"
+LOST_SHARES = (0.015, 1.5)
 
 
 def regret_table(summary: pl.DataFrame) -> Table:
@@ -58,21 +59,17 @@ def bound_table(bounds: pl.DataFrame) -> Table:
 
 
 def figure_regret(frame: pl.DataFrame) -> Figure:
-    """Draw the relative regret of each learner against the round, both in logarithms: a panel for each world."""
-    means = _means(frame, "relative_regret")
+    """Draw the relative regret per round of each learner against the round, in logarithms: a panel for each world."""
+    means = _means(frame, "relative_regret").with_columns(lost=pl.col("relative_regret") / pl.col("round"))
     last = means.filter(pl.col("round") == pl.col("rounds")).to_dicts()
-    described = "; ".join(
-        f"{_world(row)}: {row['learner']} {_short(row['relative_regret'])} after {row['rounds']} rounds" for row in last
-    )
+    described = "; ".join(f"{_world(row)}: {row['learner']} {_decimals(row['lost'])}" for row in last)
     caption = (
-        "Sum of the lost shares of the oracle's reward, mean over worlds. Parallel to the dotted line: nothing is "
-        "learned any more; parallel to the dashed one: √T."
+        "Share of the oracle's reward lost so far, mean over worlds. A flat line is linear regret: nothing is learned; "
+        "parallel to the dashed line is √T."
     )
     n_rows = ceil(means.select(WORLD).n_unique() / PANELS_PER_ROW)
     inches = (9.0, 1.2 + 2.5 * n_rows)
-    return draw_figure(
-        "regret-growth", (caption, described), lambda canvas: _draw_growth(canvas, means, n_rows), inches
-    )
+    return draw_figure("regret-growth", (caption, described), lambda canvas: _draw_growth(canvas, means, n_rows), inches)
 
 
 def figure_bound(frame: pl.DataFrame, curves: pl.DataFrame) -> Figure:
@@ -94,33 +91,29 @@ def figure_bound(frame: pl.DataFrame, curves: pl.DataFrame) -> Figure:
 
 
 def _draw_growth(canvas: "Canvas", means: pl.DataFrame, n_rows: int) -> None:
-    panels = canvas.subplots(n_rows, PANELS_PER_ROW, squeeze=False).ravel()
+    panels = canvas.subplots(n_rows, PANELS_PER_ROW, squeeze=False, sharex=True, sharey=True)
     learners = means["learner"].unique(maintain_order=True).to_list()
     worlds = means.partition_by(WORLD, maintain_order=True)
-    for axes, part in zip(panels, worlds, strict=False):
+    for axes, part in zip(panels.flat, worlds, strict=False):
         for series, learner in enumerate(learners):
-            _draw_learner(axes, part.filter(pl.col("learner") == learner, pl.col("relative_regret") > 0), series)
-        _draw_references(axes, part["rounds"][0])
-        axes.set(xscale="log", yscale="log", ylim=(0.5, None))
+            _draw_learner(axes, part.filter(pl.col("learner") == learner, pl.col("lost") > 0), series)
+        rounds = part["rounds"][0]
+        axes.plot([1, rounds], [1, rounds**-0.5], color=INK, linestyle="--", linewidth=1.0)
+        axes.set(xscale="log", yscale="log", ylim=LOST_SHARES)
         axes.set_title(_world(part.row(0, named=True)), fontsize=10)
-    for axes in panels[len(worlds) :]:
+    for axes in panels.flat[len(worlds) :]:
         axes.set_visible(False)
-    canvas.supxlabel("round", fontsize=11)
-    canvas.supylabel("relative regret so far", fontsize=11)
-    handles, labels = panels[0].get_legend_handles_labels()
+    panels[-1, 0].set(xlabel="round", ylabel="lost share so far")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
     canvas.legend(handles, labels, loc="outside lower center", ncols=len(labels))
 
 
 def _draw_learner(axes: "Axes", part: pl.DataFrame, series: int) -> None:
+    """Draw one learner; markers of different learners stand apart, because their lines may lie on one another."""
     color, marker = SERIES[series % len(SERIES)], MARKERS[series % len(MARKERS)]
-    x, y = part["round"].to_list(), part["relative_regret"].to_list()
     label = part["learner"][0] if part.height else None
-    axes.plot(x, y, color=color, marker=marker, markersize=5, markevery=0.2, label=label)
-
-
-def _draw_references(axes: "Axes", rounds: int) -> None:
-    for power, style in ((1.0, ":"), (0.5, "--")):
-        axes.plot([1, rounds], [1, rounds**power], color=INK, linestyle=style, linewidth=1.0)
+    (line,) = axes.plot(part["round"].to_list(), part["lost"].to_list(), color=color, marker=marker, label=label)
+    line.set(markersize=5, markevery=(0.06 * series, 0.24), zorder=9 - series)
 
 
 def _draw_bound(canvas: "Canvas", band: pl.DataFrame, measured: pl.DataFrame) -> None:
