@@ -35,7 +35,7 @@ def printed_greedy(
         step = (kernel[best] - columns @ columns[best]) / np.sqrt(lengths[best])
         columns, lengths = np.column_stack([columns, step]), lengths - step**2
         chosen.append(best)
-    return items[chosen].tolist()
+    return [int(item) for item in items[chosen]]
 
 
 @dataclass(frozen=True, eq=False)

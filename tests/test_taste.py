@@ -65,10 +65,10 @@ def test_catalogues_hold_taste_and_co_likes_only_when_asked(tmp_path: Path) -> N
     catalog = Catalog.from_vectors(range(60), np.random.default_rng(2).normal(size=(60, 4)), interactions=DATASET)
     assert catalog.co_likes is None
     counted = catalog.with_co_likes(DATASET)
-    np.testing.assert_array_equal(counted.co_likes, likes().T @ likes())  # type: ignore[arg-type]
+    np.testing.assert_array_equal(counted.co_likes, likes().T @ likes())
     counted.save(tmp_path)
     loaded = Catalog.load(tmp_path)
-    np.testing.assert_array_equal(loaded.co_likes, counted.co_likes)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(loaded.co_likes, counted.co_likes)
     np.testing.assert_array_equal(loaded.taste_vectors, catalog.taste_vectors)
 
 

@@ -13,13 +13,18 @@ from slatewise.cli.inputs import Data, Interactions, Items, Json, OwnTables, Pos
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import Dataset
+    from slatewise.lab.experiment import Experiment, Results
     from slatewise.lab.reproduction import Evidence
 
 EXAMPLE = "Example: slatewise reproduce table2 --data ml-100k --splits 5 --out results/ml-100k"
 REPORT_EXAMPLE = "Example: slatewise report table2 --data ml-100k --out results/ml-100k"
 
 Target = Annotated[
-    str, typer.Argument(help="table1, table2, table3, figure-alpha, figure-size, readings or all.", show_default=False)
+    str,
+    typer.Argument(
+        help="table1, table2, table3, figure-alpha, figure-size, all (of these), readings, beyond or rounds.",
+        show_default=False,
+    ),
 ]
 Splits = Annotated[int, typer.Option(min=1, help="How many random divisions into training and test users.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the first division; the others follow it.")]
@@ -56,7 +61,6 @@ def reproduce(
 
     Writes the records of every shown item (Parquet), a CSV per table, PNG and SVG per figure, and report.html.
     """
-    from slatewise.lab.experiment import n_tasks, run, save_results
     from slatewise.lab.reproduction import TARGETS, Evidence, find_experiment
 
     _check(target, TARGETS)
@@ -65,11 +69,24 @@ def reproduce(
     evidence = {}
     for name in TARGETS[target]:
         experiment = find_experiment(name, splits, seed)
-        with steps(name, n_tasks(experiment)) as one_task:
-            results = run(experiment, dataset, workers or os.cpu_count() or 1, one_task)
-        save_results(results, request.out / "records", name)
+        results = _results(experiment, dataset, request.out / "records", workers or os.cpu_count() or 1)
         evidence[name] = Evidence(experiment, results)
     _present(request, dataset, evidence, json)
+
+
+def _results(experiment: "Experiment", dataset: "Dataset", folder: Path, workers: int) -> "Results":
+    """Run an experiment, unless its very records are there already."""
+    from slatewise.data.tables import DataError
+    from slatewise.lab.experiment import load_results, n_tasks, run, save_results
+
+    try:
+        results = load_results(folder, experiment, dataset)
+        tell(f"{experiment.name}: records of the same experiment found in {folder}, not simulated again")
+    except DataError:
+        with steps(experiment.name, n_tasks(experiment)) as one_task:
+            results = run(experiment, dataset, workers, one_task)
+        save_results(results, folder, experiment, dataset)
+    return results
 
 
 def report(
@@ -89,10 +106,10 @@ def report(
 
     _check(target, TARGETS)
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
-    evidence = {
-        name: Evidence(find_experiment(name, splits, seed), load_results(out / "records", name))
-        for name in TARGETS[target]
-    }
+    evidence = {}
+    for name in TARGETS[target]:
+        experiment = find_experiment(name, splits, seed)
+        evidence[name] = Evidence(experiment, load_results(out / "records", experiment, dataset))
     _present(Request(target, out, splits, seed, True), dataset, evidence, json)
 
 

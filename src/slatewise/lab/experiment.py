@@ -7,19 +7,21 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from slatewise import __version__
 from slatewise.catalog import Catalog
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import DataError, Dataset
 from slatewise.lab.simulate import Session, simulate
-from slatewise.lab.tuning import tune
+from slatewise.lab.tuning import GRIDS, tune
 from slatewise.policies import make_policy, policy_options
 
 TEST_SHARE = 0.2
@@ -47,7 +49,10 @@ class Arm:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is compared, on how many random divisions of the users into training and test."""
+    """What is compared, on how many random divisions of the users into training and test.
+
+    Only test users with at least `min_positives` likes are asked.
+    """
 
     name: str
     title: str
@@ -55,6 +60,7 @@ class Experiment:
     splits: int = 5
     seed: int = 0
     test_share: float = TEST_SHARE
+    min_positives: int = 0
     embedding: BprSettings = field(default_factory=BprSettings)
 
 
@@ -103,19 +109,30 @@ def run(
 CHOICE_COLUMNS = {"dataset": pl.String, "split": pl.Int64, "policy": pl.String, "options": pl.String, "f": pl.Float64}
 
 
-def save_results(results: Results, directory: Path, name: str) -> None:
+def save_results(results: Results, directory: Path, experiment: Experiment, dataset: Dataset) -> None:
     """Keep records and choices as Parquet, so that metrics and reports can be made again without simulating."""
     directory.mkdir(parents=True, exist_ok=True)
-    results.records.write_parquet(directory / f"{name}.parquet")
-    results.choices.write_parquet(directory / f"{name}-choices.parquet")
+    results.records.write_parquet(directory / f"{experiment.name}.parquet")
+    results.choices.write_parquet(directory / f"{experiment.name}-choices.parquet")
+    identity = json.dumps(_identity(experiment, dataset), indent=1, default=str)
+    (directory / f"{experiment.name}.json").write_text(identity + "\n", encoding="utf-8")
 
 
-def load_results(directory: Path, name: str) -> Results:
-    """Read what `save_results` wrote."""
-    path = directory / f"{name}.parquet"
+def load_results(directory: Path, experiment: Experiment, dataset: Dataset) -> Results:
+    """Read what `save_results` wrote for this very experiment and data; anything else is refused."""
+    path = directory / f"{experiment.name}.json"
     if not path.is_file():
         raise DataError(f"{path} is missing; make it with `slatewise reproduce`")
-    return Results(pl.read_parquet(path), pl.read_parquet(directory / f"{name}-choices.parquet"))
+    if json.loads(path.read_bytes()) != json.loads(json.dumps(_identity(experiment, dataset), default=str)):
+        raise DataError(f"{directory} holds {experiment.name} of other data, splits, seed or settings")
+    records = pl.read_parquet(directory / f"{experiment.name}.parquet")
+    return Results(records, pl.read_parquet(directory / f"{experiment.name}-choices.parquet"))
+
+
+def _identity(experiment: Experiment, dataset: Dataset) -> dict[str, Any]:
+    """Everything that records depend on: data, settings, grids and the version of slatewise."""
+    grids = {arm.policy: GRIDS[arm.policy] for arm in experiment.arms if arm.tuned}
+    return {"slatewise": __version__, "data": dataset.digest, **asdict(experiment), "grids": grids}
 
 
 def n_tasks(experiment: Experiment) -> int:
@@ -182,6 +199,8 @@ def _people(experiment: Experiment, split: int) -> tuple[Dataset, Dataset, Any]:
     """Training people, test people, and the numbers of the test people in the whole data set."""
     dataset = _datasets["current"]
     train, test = dataset.split_users(experiment.test_share, experiment.seed + split)
+    likes = np.diff(dataset.user_starts)[test]
+    test = test[likes >= experiment.min_positives]
     return dataset.take(train), dataset.take(test), test
 
 

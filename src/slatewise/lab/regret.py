@@ -39,7 +39,7 @@ CELLS = (
     Cell(alpha=0.5),
     Cell(alpha=3.0),
     Cell(radius=inf),
-    Cell(items=400, rounds=200, withdraws=True),
+    Cell(items=800, rounds=200, withdraws=True),
 )
 """The centre, each of d, s and α varied from it, then a world without ‖θ*‖ ≤ 1 and one that withdraws items."""
 

@@ -8,10 +8,11 @@ from typing import Any
 import polars as pl
 
 from slatewise.data.dataset import Dataset
+from slatewise.lab.beyond import Cell, cells, cells_table, pareto_figure
 from slatewise.lab.experiment import Experiment, Results, load_experiment
 from slatewise.lab.metrics import per_split, per_user, precision_by_interaction, summary
 from slatewise.report import Section, Table, table1, table1_rows, table2, table2_json, table3, table3_rows
-from slatewise.report.figures import figure_alpha, figure_size
+from slatewise.report.figures import figure_alpha, figure_course, figure_size
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "table1": (),
@@ -21,8 +22,13 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "figure-size": ("figure-size",),
     "all": ("table2", "figure-alpha", "figure-size"),
     "readings": ("readings",),
+    "beyond": ("table2", "beyond"),
+    "rounds": ("rounds",),
 }
-"""What can be reproduced, and the experiments it needs; `all` is what the paper shows."""
+"""What can be reproduced, and the experiments it needs."""
+
+PAPER = ["table1", "table2", "table3", "figure-alpha", "figure-size"]
+"""What the paper shows: the target `all`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +60,7 @@ def as_json(target: str, dataset: Dataset, evidence: dict[str, Evidence]) -> dic
 
 
 def _parts(target: str) -> list[str]:
-    return [name for name in SECTIONS if name != "readings"] if target == "all" else [target]
+    return PAPER if target == "all" else [target]
 
 
 def _summary(dataset: Dataset, evidence: Evidence) -> pl.DataFrame:
@@ -84,10 +90,35 @@ def _rows(name: str) -> Callable[[Dataset, dict[str, Evidence]], dict[str, Any]]
     return document
 
 
+def _beyond(dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, Any]:
+    found = _everyone(evidence)
+    won = {cell.metric: cell.as_dict() for cell in _cells(dataset, found)}
+    return {**_comparison("beyond")(dataset, {"beyond": found}), "cells_won": won}
+
+
+def _everyone(evidence: dict[str, Evidence]) -> Evidence:
+    """Our policy and the rivals of Table 2, which met the same users on the same splits."""
+    ours, rivals = evidence["beyond"].results, evidence["table2"].results
+    records = pl.concat([ours.records, rivals.records])
+    return Evidence(evidence["beyond"].experiment, Results(records, pl.concat([ours.choices, rivals.choices])))
+
+
+def _cells(dataset: Dataset, found: Evidence) -> list[Cell]:
+    users = per_user(found.results.records, dataset.categories)
+    return cells(summary(per_split(users)), users, dataset.name)
+
+
+def _long_horizon(dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, Any]:
+    users = per_user(evidence["rounds"].results.records, dataset.categories, (50, 100, 200))
+    return {"dataset": dataset.name, "rows": summary(per_split(users)).to_dicts()}
+
+
 DOCUMENTS: dict[str, Callable[[Dataset, dict[str, Evidence]], dict[str, Any]]] = {
     "table1": _table1,
     "table2": _comparison("table2"),
     "readings": _comparison("readings"),
+    "beyond": _beyond,
+    "rounds": _long_horizon,
     "table3": _table3,
     "figure-alpha": _rows("figure-alpha"),
     "figure-size": _rows("figure-size"),
@@ -108,6 +139,25 @@ def _table2_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
 def _readings_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
     table = replace(table2(DOCUMENTS["readings"](dataset, evidence)), name="readings")
     return Section("Readings of what the paper leaves open", tables=(table,))
+
+
+def _beyond_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
+    found = _everyone(evidence)
+    table = replace(table2(DOCUMENTS["beyond"](dataset, evidence)), name="beyond")
+    won = cells_table(_cells(dataset, found), dataset.name)
+    tables = (table, won, _choices_table(found.results.choices))
+    return Section("Beyond the paper", tables=tables, figures=(pareto_figure(_summary(dataset, found), dataset.name),))
+
+
+def _rounds_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
+    records = evidence["rounds"].results.records
+    figure = figure_course(precision_by_interaction(records), "rounds", "Twenty rounds of ten items.")
+    rows = tuple(
+        (str(row["policy"]), *(round(row[key], 4) for key in ("p@50", "p@100", "p@200", "diversity")))
+        for row in _long_horizon(dataset, evidence)["rows"]
+    )
+    table = Table("rounds", "Means over splits.", ("policy", "P@50", "P@100", "P@200", "diversity"), rows)
+    return Section("Twenty rounds", tables=(table,), figures=(figure,))
 
 
 def _choices_table(choices: pl.DataFrame) -> Table:
@@ -140,4 +190,6 @@ SECTIONS: dict[str, Callable[[Dataset, dict[str, Evidence]], Section]] = {
     "figure-alpha": _alpha_section,
     "figure-size": _size_section,
     "readings": _readings_section,
+    "beyond": _beyond_section,
+    "rounds": _rounds_section,
 }

@@ -30,28 +30,31 @@ class Ease:
             return np.zeros((n_items, n_items))
         gram = self.catalog.co_likes.astype(np.float64)
         gram[np.diag_indices(n_items)] += self.regularisation
-        inverse = np.linalg.inv(gram)
-        weights: Floats = -inverse / np.diag(inverse)
+        root = np.linalg.inv(np.linalg.cholesky(gram))
+        inverse = root.T @ root
+        weights: Floats = np.negative(inverse, out=inverse)
+        weights /= -np.diag(weights).copy()
         weights[np.diag_indices(n_items)] = 0.0
         return weights
 
     def start(self, n_users: int) -> State:
         """Nothing has been clicked."""
-        return {"clicked": np.zeros((n_users, self.catalog.n_items), dtype=bool)}
+        return {"folded": np.zeros((n_users, self.catalog.n_items)), "clicks": np.zeros(n_users, dtype=np.int64)}
 
     def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
         """Choose the k best scores."""
         del random
         rates = sigmoid(self.catalog.log_odds)
-        has_clicked = state["clicked"].any(axis=1, keepdims=True)
-        scores = np.where(has_clicked, state["clicked"] @ self.weights, rates)
+        scores = np.where(state["clicks"][:, None] > 0, state["folded"], rates)
         choice = rules.top_k(scores, available, k)
         unknown = np.full(choice.items.shape, np.nan)
         return Slates(choice.items, unknown, unknown, np.zeros(choice.items.shape))
 
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
-        """Remember what was clicked."""
-        clicked = state["clicked"].copy()
-        users, places = np.nonzero(clicks & (slates.items >= 0))
-        clicked[users, slates.items[users, places]] = True
-        return {"clicked": clicked}
+        """Add the row of B of every clicked item."""
+        clicked = clicks & (slates.items >= 0)
+        folded = state["folded"].copy()
+        for place in range(slates.items.shape[1]):
+            users = np.flatnonzero(clicked[:, place])
+            folded[users] += self.weights[slates.items[users, place]]
+        return {"folded": folded, "clicks": state["clicks"] + clicked.sum(axis=1)}

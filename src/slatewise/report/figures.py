@@ -62,6 +62,15 @@ def figure_size(frame: pl.DataFrame) -> Figure:
     return draw_figure("figure-size", (caption, described), lambda canvas: _draw_size(canvas, points), WIDE)
 
 
+def figure_course(frame: pl.DataFrame, name: str, caption: str) -> Figure:
+    """Draw the precision of all items shown so far, a line per policy; `frame` is `precision_by_interaction`."""
+    require_columns(frame, ("policy", "split", "shown", "precision"), "the course of the runs")
+    points = over_splits(frame, ["policy", "shown"], ("precision",))
+    last = points.group_by("policy", maintain_order=True).last()
+    described = "; ".join(f"{row['policy']}: {row['precision']:.3f} after {row['shown']:g}" for row in last.to_dicts())
+    return draw_figure(name, (caption, described), lambda canvas: _draw_course(canvas, points), HIGH)
+
+
 def scatter_precision_diversity(points: Sequence[Point], name: str, caption: str) -> Figure:
     """Draw results in the plane of diversity and P@50: ours filled, the paper's hollow, lines joined.
 
@@ -99,6 +108,16 @@ def _draw_size(canvas: "Canvas", points: pl.DataFrame) -> None:
     axes.set_xlim(left=0)
     axes.set(xlabel="items shown to a user so far", ylabel="precision (share clicked so far)")
     axes.legend()
+
+
+def _draw_course(canvas: "Canvas", points: pl.DataFrame) -> None:
+    axes = canvas.subplots()
+    for series, ((policy,), part) in enumerate(points.group_by(["policy"], maintain_order=True)):
+        color, marker = SERIES[series % len(SERIES)], MARKERS[series % len(MARKERS)]
+        axes.plot(part["shown"], part["precision"], color=color, marker=marker, markersize=4, label=str(policy))
+    axes.set_xlim(left=0)
+    axes.set(xlabel="items shown to a user so far", ylabel="precision (share clicked so far)")
+    canvas.legend(loc="outside lower center", ncols=3)
 
 
 def _draw_plane(canvas: "Canvas", points: Sequence[Point]) -> None:

@@ -68,8 +68,8 @@ def figure_regret(frame: pl.DataFrame) -> Figure:
         "parallel to the dashed line is √T."
     )
     n_rows = ceil(means.select(WORLD).n_unique() / PANELS_PER_ROW)
-    inches = (9.0, 1.2 + 2.5 * n_rows)
-    return draw_figure("regret-growth", (caption, described), lambda canvas: _draw_growth(canvas, means, n_rows), inches)
+    texts, inches = (caption, described), (9.0, 1.2 + 2.5 * n_rows)
+    return draw_figure("regret-growth", texts, lambda canvas: _draw_growth(canvas, means, n_rows), inches)
 
 
 def figure_bound(frame: pl.DataFrame, curves: pl.DataFrame) -> Figure:
