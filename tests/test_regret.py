@@ -257,3 +257,33 @@ def test_the_slope_is_that_of_the_second_half() -> None:
     assert [row(summary(frame), "random")[name] for name in ("slope", "slope_low", "slope_high")] == pytest.approx(
         [0.5] * 3
     )
+
+
+def exact_thompson_regret(world: Worlds, particles: Floats, rounds: int) -> Floats:
+    """Regret per world of Thompson sampling as in Lemma 1: samples of the exact posterior, the best of all pairs.
+
+    The posterior is the prior's own draws, weighted by the likelihood of the clicks.
+    """
+    rng = np.random.default_rng(0)
+    pairs = np.array(list(itertools.combinations(range(world.cell.items), 2)))
+    volumes = np.log([np.linalg.det(chosen @ chosen.T) for chosen in world.vectors[pairs]])
+    weights = np.full((len(world.truths), len(particles)), 1.0 / len(particles))
+    lost = np.zeros(len(world.truths))
+    for _ in range(rounds):
+        thetas = particles[[rng.choice(len(particles), p=chances) for chances in weights]]
+        slates = pairs[(world.scores(thetas)[:, pairs].sum(axis=2) + volumes).argmax(axis=1)]
+        lost += world.best_rewards() - world.rewards(slates)
+        shown = world.vectors[slates]
+        clicks = rng.random(slates.shape) < 1 / (1 + np.exp(-np.einsum("wkd,wd->wk", shown, world.truths)))
+        logits = np.einsum("wkd,nd->wkn", shown, particles) * np.where(clicks, 1.0, -1.0)[:, :, None]
+        weights *= np.prod(1 / (1 + np.exp(-logits)), axis=1)
+        weights /= weights.sum(axis=1, keepdims=True)
+    return lost
+
+
+def test_with_c_1_even_exact_thompson_sampling_loses_more_than_lemma_1_allows() -> None:
+    cell, rounds = Cell(alpha=3.0), 10
+    particles = Worlds.draw(cell, 3000, 1).truths
+    lost = exact_thompson_regret(Worlds.draw(cell, 60, 0), particles, rounds)
+    error = lost.std(ddof=1) / math.sqrt(len(lost))
+    assert lost.mean() - 4 * error > regret_bound.regret_bound(Problem(cell.dim, cell.size, cell.alpha), rounds)
