@@ -2,6 +2,7 @@ import itertools
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -23,7 +24,7 @@ from slatewise.lab.regret_worlds import (
     greedy,
     play,
 )
-from slatewise.report import markdown_table
+from slatewise.report import Report, markdown_table, write_report
 
 SMALL = Cell(dim=3, size=2, items=8, rounds=40)
 LEARNING = Cell(dim=2, size=2, alpha=0.5, items=12, rounds=300)
@@ -232,7 +233,7 @@ def test_settings_that_cannot_work_are_refused_by_name() -> None:
         Problem(2, 2, 0.0)
 
 
-def test_sections_tables_figures_and_json_of_a_run() -> None:
+def test_sections_tables_figures_and_json_of_a_run(tmp_path: Path) -> None:
     cells = (SMALL, replace(SMALL, radius=math.inf), replace(SMALL, items=20, rounds=10, withdraws=True))
     settings = Settings(cells, ("dc2b", "thompson"), worlds=6)
     steps: list[None] = []
@@ -242,7 +243,9 @@ def test_sections_tables_figures_and_json_of_a_run() -> None:
     assert len(growth.tables[0].rows) == 6
     assert len(bound.tables[0].rows) == 3
     assert "‖θ*‖ free" in markdown_table(bound.tables[0])
-    assert {figure.name for part in (growth, bound) for figure in part.figures} == {"regret-growth", "regret-bound"}
+    write_report(tmp_path, Report("regret", "command", "no data", "", (0,), "machine", sections=(growth, bound)))
+    assert {path.stem for path in tmp_path.glob("*.png")} == {"figure-regret", "figure-regret-bound"}
+    assert {path.stem for path in tmp_path.glob("*.csv")} == {"regret", "regret-bound"}
     document = json.loads(json.dumps(as_json(frame), allow_nan=False))
     assert [len(document["rows"]), len(document["bounds"])] == [6, 3]
     table = bounds(frame)

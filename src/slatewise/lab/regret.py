@@ -17,6 +17,7 @@ from slatewise.lab.regret_bound import (
     least_ceiling,
     margin_dimension,
     regret_bound,
+    regret_rate,
 )
 from slatewise.lab.regret_worlds import LEARNERS, Cell, Worlds, play
 from slatewise.randomness import Streams, user_keys
@@ -101,7 +102,7 @@ def summary(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def bounds(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per cell: its oracle, and Lemma 1's bound with its parts, beside what was measured."""
+    """Return one row per cell: how good its oracle is, Lemma 1's bound with its parts, and the rate of Theorem 1."""
     rows = []
     for keys, part in frame.group_by(CELL_COLUMNS, maintain_order=True):
         cell = dict(zip(CELL_COLUMNS, keys, strict=True))
@@ -232,6 +233,7 @@ def _bound_parts(problem: Problem, rounds: int) -> dict[str, float]:
         "margin_dimension": margin_dimension(problem, 1.0 / rounds),
         "confidence_width": confidence_width(problem, rounds),
         "bound": regret_bound(problem, rounds),
+        "rate": regret_rate(problem, rounds),
         "trivial_bound": rounds * CEILING,
         "first_meaningful_round": first_meaningful_round(problem),
         "least_ceiling": least_ceiling(problem),

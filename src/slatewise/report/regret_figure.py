@@ -69,7 +69,7 @@ def figure_regret(frame: pl.DataFrame) -> Figure:
     )
     n_rows = ceil(means.select(WORLD).n_unique() / PANELS_PER_ROW)
     texts, inches = (caption, described), (9.0, 1.2 + 2.5 * n_rows)
-    return draw_figure("regret-growth", texts, lambda canvas: _draw_growth(canvas, means, n_rows), inches)
+    return draw_figure("figure-regret", texts, lambda canvas: _draw_growth(canvas, means, n_rows), inches)
 
 
 def figure_bound(frame: pl.DataFrame, curves: pl.DataFrame) -> Figure:
@@ -87,7 +87,7 @@ def figure_bound(frame: pl.DataFrame, curves: pl.DataFrame) -> Figure:
         f"of `{SAMPLER}` against the best subset, by α. The bound says something only right of where it meets the line."
     )
     texts = caption, described or f"no measured regret of {SAMPLER}"
-    return draw_figure("regret-bound", texts, lambda canvas: _draw_bound(canvas, band, measured), (6.5, 5.0))
+    return draw_figure("figure-regret-bound", texts, lambda canvas: _draw_bound(canvas, band, measured), (6.5, 5.0))
 
 
 def _draw_growth(canvas: "Canvas", means: pl.DataFrame, n_rows: int) -> None:
