@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from slatewise import belief
 from slatewise.belief import Beliefs
 from slatewise.lab import regret_bound
 from slatewise.lab.regret import Settings, as_json, bounds, checkpoints, n_steps, run, sections, summary
@@ -290,3 +291,14 @@ def test_with_c_1_even_exact_thompson_sampling_loses_more_than_lemma_1_allows() 
     lost = exact_thompson_regret(Worlds.draw(cell, 60, 0), particles, rounds)
     error = lost.std(ddof=1) / math.sqrt(len(lost))
     assert lost.mean() - 4 * error > regret_bound.regret_bound(Problem(cell.dim, cell.size, cell.alpha), rounds)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 3.0])
+def test_with_the_push_the_mean_of_an_item_always_shown_grows_without_end(alpha: float) -> None:
+    """docs/theory.md: as t^(1 − 1/2c) with c = p + 2α − ½."""
+    beliefs, means = belief.start(1, [0.0], [[1.0]]), []
+    shown = belief.Feedback.of(np.ones((1, 1, 1)), [[0.7]])
+    for _ in range(1000):
+        beliefs = belief.update(beliefs, shown, exposure_push=2 * alpha)
+        means.append(float(belief.mean(beliefs)[0, 0]))
+    assert math.log10(means[999] / means[99]) == pytest.approx(1 - 1 / (2 * (0.2 + 2 * alpha)), abs=0.002)

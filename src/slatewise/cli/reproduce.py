@@ -4,7 +4,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from slatewise.data.dataset import Dataset
     from slatewise.lab.experiment import Experiment, Results
     from slatewise.lab.reproduction import Evidence
+    from slatewise.report import Report, Section
 
 EXAMPLE = "Example: slatewise reproduce table2 --data ml-100k --splits 5 --out results/ml-100k"
 REPORT_EXAMPLE = "Example: slatewise report table2 --data ml-100k --out results/ml-100k"
@@ -22,7 +23,7 @@ REPORT_EXAMPLE = "Example: slatewise report table2 --data ml-100k --out results/
 Target = Annotated[
     str,
     typer.Argument(
-        help="table1, table2, table3, figure-alpha, figure-size, all (of these), readings, beyond or rounds.",
+        help="table1, table2, table3, figure-alpha, figure-size, all (of these), readings, beyond, rounds or regret.",
         show_default=False,
     ),
 ]
@@ -63,6 +64,9 @@ def reproduce(
     """
     from slatewise.lab.reproduction import TARGETS, Evidence, find_experiment
 
+    if target == "regret":
+        _regret(Request(target, out or Path("results") / "regret", 1, seed, force), json)
+        return
     _check(target, TARGETS)
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
     request = Request(target, out or Path("results") / dataset.name, splits, seed, force)
@@ -72,6 +76,19 @@ def reproduce(
         results = _results(experiment, dataset, request.out / "records", workers or os.cpu_count() or 1)
         evidence[name] = Evidence(experiment, results)
     _present(request, dataset, evidence, json)
+
+
+def _regret(request: Request, json: bool) -> None:
+    """Run the regret laboratory, which makes its own worlds and needs no data."""
+    from slatewise.lab.regret import Settings, as_json, n_steps, run, sections
+
+    settings = Settings(seed=request.seed)
+    with steps("regret", n_steps(settings)) as one_step:
+        frame = run(settings, one_step)
+    request.out.mkdir(parents=True, exist_ok=True)
+    frame.write_parquet(request.out / "regret.parquet")
+    made = _report(request, ("worlds drawn from the seed", f"seed {request.seed}"), sections(frame))
+    _publish(request, made, as_json(frame) if json else None)
 
 
 def _results(experiment: "Experiment", dataset: "Dataset", folder: Path, workers: int) -> "Results":
@@ -121,21 +138,33 @@ def _check(target: str, known: dict[str, tuple[str, ...]]) -> None:
 def _present(request: Request, dataset: "Dataset", evidence: "dict[str, Evidence]", json: bool) -> None:
     """Write the report and print the result."""
     from slatewise.lab.reproduction import as_json, sections
-    from slatewise.report import Report, machine, markdown_table, versions, write_report
 
-    made = Report(
-        title=f"slatewise reproduces {request.target} on {dataset.name}",
+    made = _report(request, (repr(dataset), dataset.digest), sections(request.target, dataset, evidence))
+    _publish(request, made, as_json(request.target, dataset, evidence) if json else None)
+
+
+def _report(request: Request, data: tuple[str, str], sections: "tuple[Section, ...]") -> "Report":
+    from slatewise.report import Report, machine, versions
+
+    return Report(
+        title=f"slatewise reproduces {request.target}",
         command=_command(),
-        data=repr(dataset),
-        digest=dataset.digest,
+        data=data[0],
+        digest=data[1],
         seeds=tuple(range(request.seed, request.seed + request.splits)),
         machine=machine(),
         versions=versions(),
-        sections=sections(request.target, dataset, evidence),
+        sections=sections,
     )
+
+
+def _publish(request: Request, made: "Report", document: dict[str, Any] | None) -> None:
+    """Write the report; print the document for programs, or the tables for people."""
+    from slatewise.report import markdown_table, write_report
+
     page = write_report(request.out, made, request.force)
-    if json:
-        print_json(as_json(request.target, dataset, evidence))
+    if document is not None:
+        print_json(document)
         return
     for table in made.tables:
         stdout.print(f"\n{table.caption}\n\n{markdown_table(table)}", markup=False, soft_wrap=True)
