@@ -1,6 +1,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -68,7 +69,7 @@ def test_paired_significance_by_its_formula() -> None:
 
 def test_paired_differences_by_a_loop() -> None:
     random = np.random.default_rng(3)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "policy": policy,
             "split": split,
@@ -123,7 +124,14 @@ def test_reproduce_beyond_from_end_to_end(tmp_path: Path) -> None:
     (tmp_path / "likes.csv").write_text("user_id,item_id\n" + rows)
     categories = "".join(f"i{item},{'ABC'[item % 3]}|{'XY'[item % 2]}\n" for item in range(70))
     (tmp_path / "items.csv").write_text("item_id,categories\n" + categories)
-    command = ["--interactions", tmp_path / "likes.csv", "--items", tmp_path / "items.csv", "--splits", "1"]
+    command: list[str | Path] = [
+        "--interactions",
+        tmp_path / "likes.csv",
+        "--items",
+        tmp_path / "items.csv",
+        "--splits",
+        "1",
+    ]
     first = slatewise("reproduce", "beyond", *command, "--out", tmp_path / "out", "--json", "--workers", "1")
     assert first.returncode == 0, first.stderr
     document = json.loads(first.stdout)

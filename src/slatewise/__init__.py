@@ -6,12 +6,12 @@ The names below are loaded when they are first used, so that `import slatewise` 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from slatewise.version import __version__
+
 if TYPE_CHECKING:
     from slatewise.catalog import Catalog as Catalog
     from slatewise.data.dataset import Dataset as Dataset
     from slatewise.policies import make_policy as make_policy
-
-__version__ = "0.1.0"
 
 _HOMES = {"Catalog": "catalog", "Dataset": "data.dataset", "make_policy": "policies"}
 

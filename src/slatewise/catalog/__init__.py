@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from slatewise import __version__
 from slatewise.catalog.embeddings import BprSettings, Factors, train_bpr
 from slatewise.catalog.identifiers import Identifiers, PackedText
 from slatewise.catalog.model_files import Arrays, CatalogError, read_model, write_model
 from slatewise.catalog.population import fit_population, item_log_odds, item_scale, mean_and_covariance
 from slatewise.catalog.taste import co_likes, linearised_taste, taste_vectors
+from slatewise.version import __version__
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import Dataset

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from slatewise import __version__
 from slatewise.cli import catalog, data, demo, reproduce, train, tune
+from slatewise.version import __version__
 
 app = typer.Typer(
     help="Slates that learn: varied short lists of items, personalised click by click.",

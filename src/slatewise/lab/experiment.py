@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from slatewise import __version__
 from slatewise.catalog import Catalog
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import DataError, Dataset
 from slatewise.lab.simulate import Session, simulate
 from slatewise.lab.tuning import GRIDS, tune
 from slatewise.policies import make_policy, policy_options
+from slatewise.version import __version__
 
 TEST_SHARE = 0.2
 VALIDATION_SHARE = 0.2

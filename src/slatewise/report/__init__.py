@@ -7,13 +7,13 @@ from html import unescape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from slatewise import __version__
 from slatewise.data.download import write_whole
 from slatewise.data.tables import DataError
 from slatewise.report.drawing import Figure
 from slatewise.report.html import origin_marks, page
 from slatewise.report.parts import Comparison, Report, Section, Table, csv_text, markdown_table
 from slatewise.report.tables import table1, table1_rows, table2, table2_json, table3, table3_rows
+from slatewise.version import __version__
 
 __all__ = [
     "Comparison",
