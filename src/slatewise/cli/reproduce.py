@@ -167,7 +167,7 @@ def _publish(request: Request, made: "Report", document: dict[str, Any] | None) 
         print_json(document)
         return
     for table in made.tables:
-        stdout.print(f"\n{table.caption}\n\n{markdown_table(table)}", markup=False, soft_wrap=True)
+        stdout.print(f"\n{markdown_table(table)}", markup=False, soft_wrap=True)
     tell(f"written to {page}")
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from slatewise.report import Figure, Table
 from slatewise.report.figures import Point, scatter_precision_diversity
-from slatewise.report.paper import METRICS, TABLE_2, column_of, policy_title
+from slatewise.report.paper import METRICS, TABLE_2, TUNED, column_of, policy_title
 
 OURS = "dc2b-calibrated"
 CURVE = f"{OURS}, diversity "
@@ -89,12 +89,12 @@ def cells_table(found: Sequence[Cell], dataset: str) -> Table:
 
 def pareto_figure(summary: pl.DataFrame, dataset: str) -> Figure:
     """Draw precision against diversity: our curve over the knob, the rivals' points and the paper's."""
-    ours, others = [], []
+    ours, others, names = [], [], summary["policy"].to_list()
     for row in summary.sort("diversity").to_dicts():
         name = str(row["policy"])
         if name.startswith(CURVE):
             ours.append(Point(name.removeprefix(CURVE), row["p@50"], row["diversity"], line="ours, by the knob"))
-        elif name not in (OURS, "random"):
+        elif name not in (OURS, "random") and f"{name}{TUNED}" not in names and "(zero" not in name:
             others.append(Point(policy_title(name), row["p@50"], row["diversity"]))
     column = column_of(dataset)
     published = [] if column is None else list(TABLE_2[column].items())

@@ -137,13 +137,15 @@ def _table2_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
 
 
 def _readings_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
-    table = replace(table2(DOCUMENTS["readings"](dataset, evidence)), name="readings")
+    caption = f"Readings of the methods on {dataset.name}"
+    table = replace(table2(DOCUMENTS["readings"](dataset, evidence)), name="readings", caption=caption)
     return Section("Readings of what the paper leaves open", tables=(table,))
 
 
 def _beyond_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
     found = _everyone(evidence)
-    table = replace(table2(DOCUMENTS["beyond"](dataset, evidence)), name="beyond")
+    caption = f"Our policy against every rival on {dataset.name}"
+    table = replace(table2(DOCUMENTS["beyond"](dataset, evidence)), name="beyond", caption=caption)
     won = cells_table(_cells(dataset, found), dataset.name)
     tables = (table, won, _choices_table(found.results.choices))
     return Section("Beyond the paper", tables=tables, figures=(pareto_figure(_summary(dataset, found), dataset.name),))

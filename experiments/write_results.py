@@ -1,0 +1,77 @@
+"""Write experiments/results/ from the records of `slatewise reproduce`: CSV files, figures and RESULTS.md.
+
+Run, for each data set NAME, `slatewise reproduce all --data NAME --out DIR/NAME`, then `reproduce beyond` and
+`reproduce rounds` likewise (with --force), `python experiments/ablation.py NAME --out DIR/NAME`, then:
+python experiments/write_results.py DIR
+"""
+
+import csv
+import sys
+from pathlib import Path
+
+from slatewise.data.dataset import Dataset
+from slatewise.data.sources import load
+from slatewise.lab.experiment import load_results
+from slatewise.lab.reproduction import TARGETS, Evidence, find_experiment, sections
+from slatewise.report import Section, Table, machine, versions
+from slatewise.report.parts import csv_text, markdown_table
+
+HERE = Path(__file__).resolve().parent / "results"
+NAMES = ("ml-100k", "ml-1m", "anime-5k")
+SPLITS = 5
+
+
+def evidence(target: str, dataset: Dataset, folder: Path) -> dict[str, Evidence]:
+    """Load what a target needs from stored records."""
+    found = {}
+    for name in TARGETS[target]:
+        experiment = find_experiment(name, SPLITS, 0)
+        found[name] = Evidence(experiment, load_results(folder / "records", experiment, dataset))
+    return found
+
+
+def keep(section: Section, folder: Path) -> str:
+    """Write the CSV and SVG files of a section; return its Markdown."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for table in section.tables:
+        (folder / f"{table.name}.csv").write_text(csv_text(table), encoding="utf-8")
+    for figure in section.figures:
+        (folder / f"{figure.name}.svg").write_text(figure.standalone_svg, encoding="utf-8")
+    tables = [markdown_table(table) for table in section.tables if table.name != "tuned"]
+    figures = [
+        f"![{figure.caption}]({folder.name}/{figure.name}.svg)\n\n{figure.caption}" for figure in section.figures
+    ]
+    return "\n\n".join([*tables, *figures])
+
+
+def ablation(folder: Path, name: str) -> str:
+    """Return the ablation as Markdown, from the CSV that experiments/ablation.py wrote."""
+    content = (folder / "ablation.csv").read_text(encoding="utf-8")
+    (HERE / name / "ablation.csv").write_text(content, encoding="utf-8")
+    header, *rows = list(csv.reader(content.splitlines()))
+    caption = f"Ablation on {name}, validation users, {SPLITS} splits: difference to the first row, paired over splits"
+    return markdown_table(Table("ablation", caption, tuple(header), tuple(tuple(row) for row in rows)))
+
+
+def main(source: Path) -> None:
+    """Fill the template."""
+    template = (HERE / "RESULTS.template.md").read_text(encoding="utf-8")
+    facts = {"machine": machine(), "versions": ", ".join(f"{name} {value}" for name, value in versions().items())}
+    for name in NAMES:
+        dataset, folder = load(name), source / name
+        facts[f"{name}:digest"] = dataset.digest
+        for target in ("all", "beyond", "rounds"):
+            if (folder / "records" / f"{TARGETS[target][-1]}.json").is_file():
+                parts = sections(target, dataset, evidence(target, dataset, folder))
+                wanted = ("table1", "table2", "table3", "figure-alpha", "figure-size") if target == "all" else (target,)
+                for key, part in zip(wanted, parts, strict=True):
+                    facts[f"{name}:{key}"] = keep(part, HERE / name)
+        if (folder / "ablation.csv").is_file():
+            facts[f"{name}:ablation"] = ablation(folder, name)
+    for key, value in facts.items():
+        template = template.replace("{{" + key + "}}", value)
+    (HERE / "RESULTS.md").write_text(template, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
