@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SHARED_DATA = ROOT.parent / "shared" / "data"
+REAL_DATA = Path(os.environ.get("SLATEWISE_DATA", ROOT.parent / "shared" / "data"))
 
 
 def missing(what: str) -> NoReturn:
@@ -29,7 +29,6 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The directory with the real archives (ml-100k.zip, ml-1m.zip, anime-5k.zip)."""
-    directory = Path(os.environ.get("SLATEWISE_DATA", SHARED_DATA))
-    if not (directory / "ml-100k.zip").is_file():
-        missing(f"the directory with real data (SLATEWISE_DATA={directory})")
-    return directory
+    if not (REAL_DATA / "ml-100k.zip").is_file():
+        missing(f"the directory with real data (SLATEWISE_DATA={REAL_DATA})")
+    return REAL_DATA
