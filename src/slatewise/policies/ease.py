@@ -30,10 +30,8 @@ class Ease:
             return np.zeros((n_items, n_items))
         gram = self.catalog.co_likes.astype(np.float64)
         gram[np.diag_indices(n_items)] += self.regularisation
-        root = np.linalg.inv(np.linalg.cholesky(gram))
-        inverse = root.T @ root
-        weights: Floats = np.negative(inverse, out=inverse)
-        weights /= -np.diag(weights).copy()
+        inverse = _inverse_of_positive_definite(gram)
+        weights: Floats = inverse / -np.diag(inverse)
         weights[np.diag_indices(n_items)] = 0.0
         return weights
 
@@ -58,3 +56,15 @@ class Ease:
             users = np.flatnonzero(clicked[:, place])
             folded[users] += self.weights[slates.items[users, place]]
         return {"folded": folded, "clicks": state["clicks"] + clicked.sum(axis=1)}
+
+
+def _inverse_of_positive_definite(matrix: Floats) -> Floats:
+    """Invert by Cholesky, at a third of the cost of a general inverse."""
+    from scipy.linalg import lapack
+
+    root, failed = lapack.dpotrf(matrix, lower=True)
+    inverse, failed_too = lapack.dpotri(root, lower=True)
+    if failed or failed_too:
+        raise np.linalg.LinAlgError("co_likes plus regularisation is not positive definite; regularise more")
+    lower = np.tril(inverse)
+    return np.asarray(lower + np.tril(lower, -1).T)
