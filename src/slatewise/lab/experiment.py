@@ -4,12 +4,9 @@ import json
 import os
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +18,13 @@ from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import DataError, Dataset
 from slatewise.lab.simulate import Session, simulate
 from slatewise.lab.tuning import GRIDS, tune
+from slatewise.lab.workers import Workers
 from slatewise.policies import make_policy, policy_options
 from slatewise.version import __version__
 
+CHOICE_COLUMNS = {"dataset": pl.String, "split": pl.Int64, "policy": pl.String, "options": pl.String, "f": pl.Float64}
 TEST_SHARE = 0.2
 VALIDATION_SHARE = 0.2
-SINGLE_THREADED = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 
 @dataclass(frozen=True)
@@ -87,26 +85,14 @@ def run(
     experiment: Experiment, dataset: Dataset, workers: int = 1, on_task: Callable[[], None] | None = None
 ) -> Results:
     """Train and simulate every split and arm; the records do not depend on the number of workers."""
-    tell = on_task or (lambda: None)
-    with tempfile.TemporaryDirectory(prefix="slatewise-") as folder, _executor(workers, dataset) as executor:
-        training = [
-            executor.submit(_train, experiment, split, inner, folder)
-            for split in range(experiment.splits)
-            for inner in ((False, True) if any(arm.tuned for arm in experiment.arms) else (False,))
-        ]
-        _collect(training, tell)
-        tasks = [
-            executor.submit(_simulate, experiment, split, arm, folder)
-            for split in range(experiment.splits)
-            for arm in experiment.arms
-        ]
-        parts = _collect(tasks, tell)
+    splits, arms = range(experiment.splits), experiment.arms
+    parts_of_training = (False, True) if any(arm.tuned for arm in arms) else (False,)
+    with tempfile.TemporaryDirectory(prefix="slatewise-") as folder, Workers(workers, _keep, dataset, on_task) as pool:
+        pool.map(_train, [(experiment, split, inner, folder) for split in splits for inner in parts_of_training])
+        parts = pool.map(_simulate, [(experiment, split, arm, folder) for split in splits for arm in arms])
     records = pl.concat([part[0] for part in parts])
     choices = pl.DataFrame([choice for _, some in parts for choice in some], schema=CHOICE_COLUMNS)
     return Results(records, choices)
-
-
-CHOICE_COLUMNS = {"dataset": pl.String, "split": pl.Int64, "policy": pl.String, "options": pl.String, "f": pl.Float64}
 
 
 def save_results(results: Results, directory: Path, experiment: Experiment, dataset: Dataset) -> None:
@@ -156,45 +142,6 @@ def _keep(dataset: Dataset) -> None:
     _datasets["current"] = dataset
 
 
-@contextmanager
-def _executor(workers: int, dataset: Dataset) -> Iterator[Executor]:
-    """Processes on this machine, or this process itself for one worker."""
-    if workers == 1:
-        _keep(dataset)
-        yield _Here()
-        return
-    before = {name: os.environ.get(name) for name in SINGLE_THREADED}
-    os.environ.update(dict.fromkeys(SINGLE_THREADED, "1"))
-    context = get_context("spawn")
-    try:
-        with ProcessPoolExecutor(workers, mp_context=context, initializer=_keep, initargs=(dataset,)) as pool:
-            try:
-                yield pool
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
-
-
-class _Here(Executor):
-    """Run tasks at once, in this process."""
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(function(*arguments, **named))
-        return future
-
-
-def _collect(tasks: Sequence[Future[Any]], tell: Callable[[], None]) -> list[Any]:
-    """Wait for all tasks, telling of each as it ends; results come in the order of the tasks."""
-    for task in as_completed(tasks):
-        task.result()
-        tell()
-    return [task.result() for task in tasks]
-
-
 def _people(experiment: Experiment, split: int) -> tuple[Dataset, Dataset, Any]:
     """Training people, test people, and the numbers of the test people in the whole data set."""
     dataset = _datasets["current"]
@@ -220,7 +167,7 @@ def _train(experiment: Experiment, split: int, inner: bool, folder: str) -> None
     catalog.save(_folder(folder, split, inner))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)
 def _catalog(path: str) -> Catalog:
     return Catalog.load(path)
 
