@@ -1,3 +1,4 @@
+import gzip
 import uuid
 from pathlib import Path
 
@@ -114,6 +115,19 @@ def test_latest_of_duplicate_pairs_counts() -> None:
     assert without_times.notes == ("1 duplicate rows left out (the latest of each user and item counts)",)
 
 
+@pytest.mark.parametrize(
+    "moments", [("2020-01-31", "2019-01-31"), ("2020-01-31T10:00:00", "2020-01-30T11:00:00"), ("9", "8")]
+)
+def test_timestamps_may_be_dates(tmp_path: Path, moments: tuple[str, str]) -> None:
+    rows = f"user_id,item_id,rating,timestamp\na,x,5,{moments[0]}\na,x,1,{moments[1]}\n"
+    assert pairs(Dataset.from_files(write(tmp_path, "a.csv", rows), positive="> 3")) == {("a", "x")}
+
+
+def test_gzip_and_spaces_in_the_header(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv.gz", gzip.compress(b"user_id, item_id\na,x\n"))
+    assert pairs(Dataset.from_files(path)) == {("a", "x")}
+
+
 def test_ratings_without_a_rule_are_all_positive_and_it_says_so() -> None:
     dataset = Dataset.from_frames(pl.DataFrame({"user_id": [1, 2], "item_id": [1, 2], "rating": [1, 5]}))
     assert dataset.n_interactions == 2
@@ -134,6 +148,7 @@ HOSTILE_FILES = {
     "infinite rating": ("user_id,item_id,rating\n1,2,inf\n", "rating 'inf' is not a finite number"),
     "nothing positive": ("user_id,item_id,rating\n1,2,3\n", "no rating is > 3 (they run from 3.0 to 3.0)"),
     "rule without rating": ("user_id,item_id\n1,2\n", "has no column 'rating'"),
+    "timestamp in words": ("user_id,item_id,timestamp\n1,2,soon\n", "timestamp 'soon' is not a finite number"),
     "too many fields": ("user_id,item_id\n1,2\n1,2,3,4\n", "cannot be read"),
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from slatewise.data.tables import DataError, numbers
+from slatewise.data.tables import DataError, numbers, times
 
 Integers = NDArray[np.integer[Any]]
 
@@ -82,8 +82,8 @@ def positive_rows(
     notes: list[str] = []
     n_rows = len(frame)
     ratings = numbers(frame["rating"], label) if "rating" in frame.columns else None
-    times = numbers(frame["timestamp"], label) if "timestamp" in frame.columns else None
-    rows = last_of_each_pair(*pairs, times)
+    moments = times(frame["timestamp"], label) if "timestamp" in frame.columns else None
+    rows = last_of_each_pair(*pairs, moments)
     kept = n_rows if rows is None else len(rows)
     if kept < n_rows:
         notes.append(f"{n_rows - kept:,} duplicate rows left out (the latest of each user and item counts)")

@@ -4,6 +4,7 @@ Every problem a table can have is either a `DataError` that names file, line or 
 clean-up that is counted and reported. Ids keep their type: text stays text, integers stay integers.
 """
 
+import gzip
 import uuid
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import polars as pl
 IDENTIFIERS = ("user_id", "item_id")
 PARQUET_SUFFIXES = {".parquet", ".pq"}
 SEPARATORS = ",\t;|"
+GZIP = b"\x1f\x8b"
 CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -22,7 +24,7 @@ class DataError(ValueError):
 
 
 def read_table(path: str | Path) -> pl.DataFrame:
-    """Read a CSV (comma, tab, semicolon or bar separated, UTF-8) or Parquet file.
+    """Read a CSV (comma, tab, semicolon or bar separated, UTF-8, perhaps gzipped) or Parquet file.
 
     Columns of a CSV file come back as text, except id columns that hold only plain integers: `7` becomes an
     integer, a column with `007` in it stays text.
@@ -82,7 +84,7 @@ def identifiers(column: pl.Series, label: str) -> tuple[pl.Series, str]:
 
 
 def numbers(column: pl.Series, label: str) -> pl.Series:
-    """Check a column of ratings or timestamps; text is parsed, missing values stay null."""
+    """Check a column of numbers; text is parsed, missing values stay null."""
     if column.dtype.is_temporal():
         return column.to_physical()
     if column.dtype.is_integer():
@@ -95,6 +97,15 @@ def numbers(column: pl.Series, label: str) -> pl.Series:
         row = int(wrong.arg_max() or 0)
         raise DataError(f"{label}, {_line(row)}: {column.name} {column[row]!r} is not a finite number; mend it")
     return parsed.fill_nan(None)
+
+
+def times(column: pl.Series, label: str) -> pl.Series:
+    """Check a column of timestamps: numbers, dates, or text that holds either (2020-01-31, 2020-01-31T12:00:00)."""
+    if column.dtype == pl.String and column.cast(pl.Float64, strict=False).null_count() > column.null_count():
+        parsed = column.str.to_datetime(strict=False, time_unit="us").to_physical()
+        if parsed.null_count() == column.null_count():
+            return parsed
+    return numbers(column, label)
 
 
 def align(first: tuple[pl.Series, str], second: tuple[pl.Series, str], labels: tuple[str, str]) -> str:
@@ -118,6 +129,8 @@ def same_identifiers(interactions: pl.DataFrame, items: pl.DataFrame) -> tuple[p
 
 def _read_csv(path: Path) -> pl.DataFrame:
     content = path.read_bytes()
+    if content.startswith(GZIP):
+        content = gzip.decompress(content)
     try:
         content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -130,7 +143,8 @@ def _read_csv(path: Path) -> pl.DataFrame:
     if not header.strip():
         raise DataError(f"{path} is empty; its first line must name the columns")
     separator = max(SEPARATORS, key=header.count)
-    return pl.read_csv(content, separator=separator, infer_schema=False)
+    frame = pl.read_csv(content, separator=separator, infer_schema=False)
+    return frame.rename({name: name.strip() for name in frame.columns})
 
 
 def _integers_where_plain(frame: pl.DataFrame) -> pl.DataFrame:
