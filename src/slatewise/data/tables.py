@@ -6,6 +6,7 @@ clean-up that is counted and reported. Ids keep their type: text stays text, int
 
 import gzip
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +103,10 @@ def numbers(column: pl.Series, label: str) -> pl.Series:
 def times(column: pl.Series, label: str) -> pl.Series:
     """Check a column of timestamps: numbers, dates, or text that holds either (2020-01-31, 2020-01-31T12:00:00)."""
     if column.dtype == pl.String and column.cast(pl.Float64, strict=False).null_count() > column.null_count():
-        parsed = column.str.to_datetime(strict=False, time_unit="us").to_physical()
-        if parsed.null_count() == column.null_count():
-            return parsed
+        with suppress(pl.exceptions.PolarsError):
+            parsed = column.str.to_datetime(strict=False, time_unit="us").to_physical()
+            if parsed.null_count() == column.null_count():
+                return parsed
     return numbers(column, label)
 
 
