@@ -10,6 +10,7 @@ from slatewise.cli.console import print_json, stdout, steps, tell
 from slatewise.cli.inputs import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
 
 if TYPE_CHECKING:
+    from slatewise.catalog import Catalog
     from slatewise.data.dataset import Dataset
 
 EXAMPLE = "Example: slatewise train --interactions likes.csv --items items.csv --positive '>= 4' --out shop"
@@ -42,7 +43,7 @@ def train(
     train_and_show(dataset, out, {"dim": dim, "epochs": epochs, "seed": seed}, json)
 
 
-def train_and_show(dataset: "Dataset", out: Path, settings: dict[str, Any], json: bool) -> None:
+def train_and_show(dataset: "Dataset", out: Path, settings: dict[str, Any], json: bool) -> "Catalog":
     """Train with a progress bar, save, and print what came out."""
     from slatewise.catalog import Catalog
     from slatewise.catalog.embeddings import BprSettings
@@ -54,6 +55,7 @@ def train_and_show(dataset: "Dataset", out: Path, settings: dict[str, Any], json
     sha256 = catalog.save(out)
     if json:
         print_json({"directory": str(out), "sha256": sha256, "items": catalog.n_items, **catalog.about})
-        return
+        return catalog
     show_catalog(catalog)
     stdout.print(f"written to {out} (sha256 {sha256})", markup=False, soft_wrap=True)
+    return catalog
