@@ -39,6 +39,16 @@ class VariedFirstSlate(Calibrated):
 
 
 @dataclass(frozen=True, eq=False)
+class WholeVariance(Calibrated):
+    """The noise of an item is all of its variance, as if taste explained nothing."""
+
+    @cached_property
+    def noise(self) -> Floats:
+        """Return μ(1 − μ)."""
+        return np.asarray(self.rates * (1.0 - self.rates))
+
+
+@dataclass(frozen=True, eq=False)
 class Volume(Calibrated):
     """Variety as in DC²B: the volume of [t / |t|; β g / |g|], quality log p, α = 100 in the first round."""
 
@@ -89,8 +99,7 @@ VARIANTS: dict[str, Callable[[Catalog, Dataset], Policy]] = {
     "rank 25": _rank(25),
     "rank 100": _rank(100),
     "taste from BPR vectors, linearised": _linearised_bpr,
-    "noise is the whole variance": lambda catalog, _people: Calibrated(catalog, least_noise=1.0),
-    "least noise 0.05": lambda catalog, _people: Calibrated(catalog, least_noise=0.05),
+    "noise is the whole variance": lambda catalog, _people: WholeVariance(catalog),
     "no variety": lambda catalog, _people: Calibrated(catalog, diversity=0.0),
     "diversity 0.45": lambda catalog, _people: Calibrated(catalog, diversity=0.45),
     "diversity 0.55": lambda catalog, _people: Calibrated(catalog, diversity=0.55),

@@ -17,6 +17,7 @@ from slatewise.policies.protocol import Booleans, Floats, Integers, Slates, Stat
 from slatewise.randomness import Streams
 
 MOST_LIKED = 10
+LEAST_NOISE = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,13 +25,12 @@ class Calibrated:
     """Belief over taste vectors; slate by probability minus the overlap of categories.
 
     diversity: the one knob, 0 = most relevant to 1 = most varied; temperature τ of the sample θ̂ ~ N(m, τ²Σ), 0 means
-    the mean; least_noise: the smallest share of an item's variance that may be left to chance.
+    the mean.
     """
 
     catalog: Catalog
     diversity: float = 0.5
     temperature: float = 0.0
-    least_noise: float = 0.2
     one_at_a_time = False
 
     def __post_init__(self) -> None:
@@ -49,10 +49,10 @@ class Calibrated:
 
     @cached_property
     def noise(self) -> Floats:
-        """What taste does not explain of each item's variance, ψ_i = μ_i(1 − μ_i) − |t_i|², never below a share."""
+        """What taste does not explain of each item's variance, ψ_i = μ_i(1 − μ_i) − |t_i|²; a share is always left."""
         variance = self.rates * (1.0 - self.rates)
         unexplained = variance - np.square(self.vectors).sum(axis=1)
-        return np.asarray(np.maximum(unexplained, self.least_noise * variance))
+        return np.asarray(np.maximum(unexplained, LEAST_NOISE * variance))
 
     @cached_property
     def category_sets(self) -> rules.ItemVectors:
