@@ -35,11 +35,11 @@ bench: $(INSTALLED) ## Speed and memory, as ratios of one run
 	$(BIN)/python -m benchmarks $(ARGS)
 
 reproduce: $(INSTALLED) ## The paper's tables and figures
-	$(BIN)/slatewise reproduce $(or $(ARGS),all)
+	$(BIN)/slatewise reproduce $(or $(ARGS),all --data ml-100k)
 
-serve: $(INSTALLED) ## The service
-	$(BIN)/slatewise serve $(ARGS)
+serve: ## The service (not built yet)
+	@echo "error: the service is not built yet; CHANGELOG.md says what is"; exit 1
 
 clean: ## Remove everything that make and the tools made
-	rm -rf $(VENV) demo build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) demo results build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -20,9 +20,10 @@ from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import Dataset
 from slatewise.data.sources import load
 from slatewise.lab.ablation import ablation_table, paired_differences
-from slatewise.lab.experiment import TEST_SHARE, VALIDATION_SHARE
+from slatewise.lab.experiment import TEST_SHARE
 from slatewise.lab.metrics import per_split, per_user
 from slatewise.lab.simulate import Session, simulate
+from slatewise.lab.tuning import VALIDATION_SHARE
 from slatewise.policies.calibrated import Calibrated
 from slatewise.policies.protocol import Booleans, Floats, Policy
 from slatewise.report.parts import csv_text, markdown_table
@@ -117,7 +118,7 @@ def run(dataset: Dataset, splits: int, names: list[str]) -> pl.DataFrame:
     for split in range(splits):
         people, _ = dataset.split(TEST_SHARE, split)
         inner, validation = people.split(VALIDATION_SHARE, split)
-        catalog = Catalog.train(inner, BprSettings(dim=20, seed=split))
+        catalog = Catalog.train(inner, BprSettings(seed=split))
         for name in names:
             answers = simulate(VARIANTS[name](catalog, inner), validation, Session(seed=split))
             records.append(answers.with_columns(dataset=pl.lit(dataset.name), split=pl.lit(split), policy=pl.lit(name)))
@@ -138,7 +139,7 @@ def main() -> None:
     rows = paired_differences(splits, "as it is")
     table = ablation_table({"dataset": options.data, "splits": options.splits, "rows": rows})
     print(markdown_table(table))
-    if options.out:
+    if options.out and not options.only:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "ablation.csv").write_text(csv_text(table), encoding="utf-8")
 

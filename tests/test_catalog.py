@@ -131,6 +131,26 @@ def test_interactions_about_some_of_the_items_are_enough() -> None:
         Catalog.from_vectors(range(60), np.ones((60, 3)), interactions=part)
 
 
+def test_numpy_ids_and_titles_are_welcome() -> None:
+    catalog = Catalog.from_vectors(WORLD.dataset.item_ids, WORLD.vectors, titles=np.array(WORLD.dataset.titles))
+    assert list(catalog.item_ids) == list(range(60))
+    assert catalog.titles[3] == WORLD.dataset.titles[3]
+    with pytest.raises(CatalogError, match="there are 1 titles for 2 items"):
+        Catalog.from_vectors([1, 2], np.eye(2), titles=["a"])
+    with pytest.raises(CatalogError, match="there are 3 categories for 2 items"):
+        Catalog.from_vectors([1, 2], np.eye(2), categories=["a", "b", "c"])
+
+
+def test_many_dimensions_are_cut_to_what_matters() -> None:
+    catalog = Catalog.from_vectors(range(80), np.random.default_rng(0).normal(size=(80, 200)))
+    assert catalog.taste_vectors.shape == (80, 50)
+
+
+def test_co_likes_are_checked_too() -> None:
+    with pytest.raises(CatalogError, match="co_likes has shape"):
+        replace(Catalog.from_vectors([1, 2], np.eye(2)), co_likes=np.zeros((3, 3), dtype=np.float32))
+
+
 BAD_VECTORS: dict[str, tuple[list[Any], Any, str]] = {
     "wrong shape": ([1, 2], [[1.0]], "2 items need vectors of shape"),
     "NaN": ([1, 2], [[1.0], [float("nan")]], "vectors holds NaN"),

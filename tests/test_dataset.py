@@ -148,6 +148,7 @@ HOSTILE_FILES = {
     "infinite rating": ("user_id,item_id,rating\n1,2,inf\n", "rating 'inf' is not a finite number"),
     "nothing positive": ("user_id,item_id,rating\n1,2,3\n", "no rating is > 3 (they run from 3.0 to 3.0)"),
     "rule without rating": ("user_id,item_id\n1,2\n", "has no column 'rating'"),
+    "damaged gzip": (gzip.compress(b"user_id,item_id\n1,2\n" * 100)[:-20], "is a damaged gzip file"),
     "timestamp in words": ("user_id,item_id,timestamp\n1,2,soon\n", "timestamp 'soon' is not a finite number"),
     "too many fields": ("user_id,item_id\n1,2\n1,2,3,4\n", "cannot be read"),
 }
@@ -162,7 +163,14 @@ def test_hostile_files_are_named(tmp_path: Path, content: str | bytes, message: 
     assert str(path) in str(caught.value)
 
 
+def test_categories_may_be_lists() -> None:
+    items = pl.DataFrame({"item_id": [1, 2], "categories": [["A", "B"], None]})
+    dataset = Dataset.from_frames(pl.DataFrame({"user_id": [1], "item_id": [1]}), items)
+    assert dataset.categories.tolist() == [[True, True], [False, False]]
+
+
 HOSTILE_FRAMES = {
+    "huge ids": ({"user_id": pl.Series([2**64 - 1], dtype=pl.UInt64), "item_id": [1]}, "integers beyond 64 bits"),
     "float ids": (
         {"user_id": [1.0, 2.0], "item_id": [1, 2]},
         "holds Float64 values; ids must be integers, text or UUIDs",

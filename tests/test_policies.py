@@ -184,10 +184,11 @@ def test_ease_by_its_textbook() -> None:
     assert policy.select(state, left, 3, streams(1)).items[0].tolist() == np.argsort(-folded)[:3].tolist()
 
 
+@pytest.mark.parametrize("soft", [True, False])
 @pytest.mark.parametrize("clicked", [True, False])
-def test_ec_bandit_by_its_textbook(clicked: bool, catalog: Catalog) -> None:
+def test_ec_bandit_by_its_textbook(clicked: bool, soft: bool, catalog: Catalog) -> None:
     """Qi et al.: a click teaches both 1; otherwise q = σ_E(1 − σ_C) / (1 − σ_Cσ_E) is the chance of examination."""
-    policy = make_policy("ec-bandit", catalog, soft_negatives=True)
+    policy = make_policy("ec-bandit", catalog, soft_negatives=soft)
     state = policy.start(1)
     slates = policy.select(state, everything(), 1, streams())
     x = catalog.vectors[slates.items[0]].astype(float) * policy.vector_length  # type: ignore[attr-defined]
@@ -199,7 +200,8 @@ def test_ec_bandit_by_its_textbook(clicked: bool, catalog: Catalog) -> None:
     q = examined * (1 - relevant) / (1 - examined * relevant)
     after = policy.update(state, slates, np.array([[clicked]]))
     label = {"relevance": float(clicked), "examination": 1.0 if clicked else q}
-    weight = {"relevance": 1.0 if clicked else q, "examination": 1.0}
+    weight = {"relevance": q if soft and not clicked else 1.0, "examination": 1.0}
+    assert slates.probability[0, 0] == pytest.approx(relevant * examined)
     for name, belief in beliefs.items():
         options = {"offsets": np.zeros(1), "weights": np.array([weight[name]])}
         mean, covariance = naive.update(belief, x, np.array([label[name]]), options, 0.0, 60)

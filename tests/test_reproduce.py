@@ -8,7 +8,10 @@ import polars as pl
 import pytest
 
 from slatewise.data.sources import load
+from slatewise.lab.experiment import Arm, Experiment, run
+from slatewise.lab.metrics import per_split, per_user, summary
 from slatewise.lab.reproduction import TARGETS, find_experiment
+from slatewise.report.paper import published
 from tests.conftest import ROOT
 from tests.test_cli import slatewise
 
@@ -40,7 +43,15 @@ def test_json_has_the_agreed_shape(results: Path) -> None:
 
 def test_everything_is_written(results: Path) -> None:
     names = {path.name for path in results.iterdir()}
-    expected = {"table1.csv", "table2_synthetic.csv", "table3_synthetic.csv", "tuned.csv", "report.html"}
+    expected = {
+        "table1.csv",
+        "table2.csv",
+        "table3.csv",
+        "figure-alpha.csv",
+        "figure-size.csv",
+        "tuned.csv",
+        "report.html",
+    }
     assert expected | {f"figure-{name}.{end}" for name in ("alpha", "size") for end in ("png", "svg")} <= names
     page = (results / "report.html").read_text()
     assert not re.search(r"""(?:src|href)=["'](?:https?:)?//""", page)
@@ -59,7 +70,8 @@ def test_report_again_from_records_without_simulating(results: Path) -> None:
 
 
 def test_records_are_flat_and_complete(results: Path) -> None:
-    records = pl.read_parquet(results / "records" / "table2.parquet")
+    [path] = (results / "records").glob("table2-????????????.parquet")
+    records = pl.read_parquet(path)
     assert set(records.columns) == {
         *("dataset", "split", "policy", "user", "round", "position", "item", "clicked"),
         *("log_probability", "diversity_gain"),
@@ -73,6 +85,41 @@ def test_another_report_is_not_overwritten_silently(results: Path) -> None:
     assert done.returncode == 1
     assert "report.html" in done.stderr
     assert slatewise("reproduce", "table1", "--data", "synthetic", "--out", results, "--force").returncode == 0
+
+
+def test_other_seeds_do_not_overwrite_records(tmp_path: Path) -> None:
+    for seed in ("1", "2"):
+        done = slatewise(
+            "reproduce",
+            "baselines",
+            "--data",
+            "synthetic",
+            "--splits",
+            "1",
+            "--seed",
+            seed,
+            "--out",
+            tmp_path,
+            "--force",
+        )
+        assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "records").glob("baselines-*.json"))) == 2
+
+
+def test_own_data_with_a_name_of_the_papers_is_not_taken_for_it(tmp_path: Path) -> None:
+    rows = "".join(f"u{user},i{item}\n" for user in range(20) for item in range(60) if (user * item) % 3)
+    path = tmp_path / "ml-100k.csv"
+    path.write_text("user_id,item_id\n" + rows)
+    done = slatewise("reproduce", "table1", "--interactions", path, "--out", tmp_path / "größe", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "942" not in done.stdout
+    few = slatewise("reproduce", "rounds", "--interactions", path, "--out", tmp_path / "x", "--workers", "1")
+    assert "shows 200 to everyone" in few.stderr
+
+
+def test_tuning_ease_tries_different_settings() -> None:
+    rows = json.loads(slatewise("tune", "ease", "--data", "synthetic", "--json").stdout)
+    assert len({row["precision"] for row in rows}) > 1
 
 
 def test_unknown_targets_are_named() -> None:
@@ -94,22 +141,32 @@ def test_tune_lists_the_grid_best_first() -> None:
     assert {row["options"]["trade_off"] for row in rows} >= {0.5, 0.9}
 
 
-@pytest.mark.parametrize("name", ["logrank", "mmr", "dpp-map", "c2ucb"])
-def test_agreement_with_the_paper_on_real_data(name: str, real_data: Path) -> None:
-    """One split of ML-100K lies within four standard deviations over splits (0.025 a cell) of the published row."""
-    from slatewise.catalog import Catalog
-    from slatewise.lab.metrics import per_split, per_user
-    from slatewise.lab.simulate import simulate
-    from slatewise.policies import make_policy
-    from slatewise.report.paper import published
+AGREEING = ["logrank", "mmr", "epsilon-greedy", "dpp-map", "c2ucb", "dc2b"]
+TOLERANCE = 0.045  # 0.03, and twice the standard error of a cell over three splits beyond what five of them showed
 
+
+@pytest.fixture(scope="module")
+def three_splits(real_data: Path) -> dict[str, dict[str, float]]:
+    """Means over three splits of ML-100K, for the paper's methods and for two that must not agree."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLATEWISE_DATA", str(real_data))
-        train, test = load("ml-100k").split(0.2, seed=1)
-    records = simulate(make_policy(name, Catalog.train(train)), test)
-    labelled = records.with_columns(dataset=pl.lit("ml-100k"), split=pl.lit(0), policy=pl.lit(name))
-    ours = per_split(per_user(labelled, test.categories)).row(0, named=True)
-    paper = published("ml-100k", name)
+        dataset = load("ml-100k")
+    arms = (*map(Arm, AGREEING), Arm("random"), Arm("dc2b", label="zero", options={"prior": "zero"}))
+    results = run(Experiment("agreement", "Agreement", arms, splits=3), dataset)
+    return {row["policy"]: row for row in summary(per_split(per_user(results.records, dataset.categories))).to_dicts()}
+
+
+def largest_difference(ours: dict[str, float], policy: str) -> float:
+    paper = published("ml-100k", policy)
     assert paper is not None
-    for metric in ("p@10", "p@30", "p@50", "diversity"):
-        assert abs(ours[metric] - paper[metric]) < 0.1, metric
+    return max(abs(ours[metric] - paper[metric]) for metric in ("p@10", "p@30", "p@50", "diversity"))
+
+
+@pytest.mark.parametrize("name", AGREEING)
+def test_agreement_with_the_paper_on_real_data(name: str, three_splits: dict[str, dict[str, float]]) -> None:
+    assert largest_difference(three_splits[name], name) < TOLERANCE
+
+
+def test_what_does_not_agree_is_seen(three_splits: dict[str, dict[str, float]]) -> None:
+    assert largest_difference(three_splits["random"], "logrank") > TOLERANCE
+    assert largest_difference(three_splits["zero"], "dc2b") > TOLERANCE

@@ -21,4 +21,7 @@ __all__ = ["Catalog", "Dataset", "__version__", "make_policy"]
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'slatewise' has no attribute {name!r}")
-    return getattr(import_module(f"slatewise.{_HOMES[name]}"), name)
+    try:
+        return getattr(import_module(f"slatewise.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{name} needs {error.name}: pip install 'slatewise[train]'") from error

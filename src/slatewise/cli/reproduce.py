@@ -1,6 +1,7 @@
 """`slatewise reproduce`, `report` and `tune`: the paper's tables and figures."""
 
 import os
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,17 +19,19 @@ if TYPE_CHECKING:
     from slatewise.report import Report, Section
 
 EXAMPLE = "Example: slatewise reproduce table2 --data ml-100k --splits 5 --out results/ml-100k"
+REGRET = "regret"
 REPORT_EXAMPLE = "Example: slatewise report table2 --data ml-100k --out results/ml-100k"
 
 Target = Annotated[
     str,
     typer.Argument(
-        help="table1, table2, table3, figure-alpha, figure-size, all (of these), readings, beyond, rounds or regret.",
+        help="table1, table2, table3, figure-alpha, figure-size, all (of these); "
+        "readings, baselines, beyond, rounds; or regret, which needs no data.",
         show_default=False,
     ),
 ]
 Splits = Annotated[int, typer.Option(min=1, help="How many random divisions into training and test users.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the first division; the others follow it.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**31, help="Seed of the first division; the others follow it.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: one per core.")]
 Out = Annotated[Path | None, typer.Option(help="Directory for records, CSV, figures and report.html.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite another report in that directory.")]
@@ -64,12 +67,13 @@ def reproduce(
     """
     from slatewise.lab.reproduction import TARGETS, Evidence, find_experiment
 
-    if target == "regret":
-        _regret(Request(target, out or Path("results") / "regret", 1, seed, force), json)
-        return
     _check(target, TARGETS)
+    if target == REGRET:
+        _regret(Request(target, out or Path("results") / REGRET, 1, seed, force), json)
+        return
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
     request = Request(target, out or Path("results") / dataset.name, splits, seed, force)
+    _refuse_another(request, (repr(dataset), dataset.digest))
     evidence = {}
     for name in TARGETS[target]:
         experiment = find_experiment(name, splits, seed)
@@ -82,13 +86,21 @@ def _regret(request: Request, json: bool) -> None:
     """Run the regret laboratory, which makes its own worlds and needs no data."""
     from slatewise.lab.regret import Settings, as_json, n_steps, run, sections
 
-    settings = Settings(seed=request.seed)
-    with steps("regret", n_steps(settings)) as one_step:
+    settings, data = Settings(seed=request.seed), ("worlds drawn from the seed", f"seed {request.seed}")
+    _refuse_another(request, data)
+    with steps(REGRET, n_steps(settings)) as one_step:
         frame = run(settings, one_step)
     request.out.mkdir(parents=True, exist_ok=True)
     frame.write_parquet(request.out / "regret.parquet")
-    made = _report(request, ("worlds drawn from the seed", f"seed {request.seed}"), sections(frame))
-    _publish(request, made, as_json(frame) if json else None)
+    _publish(request, _report(request, data, sections(frame)), as_json(frame) if json else None)
+
+
+def _refuse_another(request: Request, data: tuple[str, str]) -> None:
+    """Refuse to overwrite another report before any work is done, not after."""
+    from slatewise.report import refuse_another
+
+    if not request.force:
+        refuse_another(request.out, _report(request, data, ()))
 
 
 def _results(experiment: "Experiment", dataset: "Dataset", folder: Path, workers: int) -> "Results":
@@ -122,6 +134,8 @@ def report(
     from slatewise.lab.reproduction import TARGETS, Evidence, find_experiment
 
     _check(target, TARGETS)
+    if target == REGRET:
+        raise typer.BadParameter("regret has its own records; `slatewise reproduce regret` makes them in two minutes")
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
     evidence = {}
     for name in TARGETS[target]:
@@ -172,4 +186,4 @@ def _publish(request: Request, made: "Report", document: dict[str, Any] | None) 
 
 
 def _command() -> str:
-    return " ".join(["slatewise", *sys.argv[1:]])
+    return shlex.join(["slatewise", *sys.argv[1:]])

@@ -27,7 +27,9 @@ def train(
     ] = False,
     dim: Annotated[int, typer.Option(min=1, max=1024, help="Dimensions of the item vectors.")] = 10,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the interactions.")] = 50,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same catalogue, bit by bit.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**31, help="The same seed gives the same catalogue, bit by bit.")
+    ] = 0,
     train_share: Annotated[float, typer.Option(help="Share of the users to train on, drawn by the seed.")] = 1.0,
     json: Json = False,
 ) -> None:

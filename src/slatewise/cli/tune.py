@@ -21,7 +21,9 @@ def tune(
     interactions: Interactions = None,
     items: Items = None,
     positive: Positive = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the division into users and of the training.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**31, help="Seed of the division into users and of the training.")
+    ] = 0,
     json: Json = False,
 ) -> None:
     """Try every setting of a policy's grid on validation users and show them, best F first.
@@ -45,17 +47,16 @@ def tune(
 
 
 def _evaluate(policy: str, dataset: "Dataset", seed: int, n_candidates: int) -> "list[Candidate]":
-    from slatewise.catalog import Catalog
     from slatewise.catalog.embeddings import BprSettings
-    from slatewise.lab.experiment import TEST_SHARE, VALIDATION_SHARE
+    from slatewise.lab.experiment import TEST_SHARE
     from slatewise.lab.simulate import Session
-    from slatewise.lab.tuning import evaluate
+    from slatewise.lab.tuning import VALIDATION_SHARE, evaluate, train_catalog
 
     training, _ = dataset.split(TEST_SHARE, seed)
     inner, validation = training.split(VALIDATION_SHARE, seed)
     settings = BprSettings(seed=seed)
     tell(f"training on {inner.n_users:,} users, validating on {validation.n_users:,}")
     with steps("training", settings.epochs) as one_epoch:
-        catalog = Catalog.train(inner, settings, one_epoch)
+        catalog = train_catalog(inner, settings, [policy], one_epoch)
     with steps(policy, n_candidates) as one_candidate:
         return evaluate(policy, catalog, validation, Session(seed=seed), one_candidate)

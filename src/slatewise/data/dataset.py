@@ -67,7 +67,7 @@ class Dataset:
             item_frame = read_table(items)
             frame, item_frame = same_identifiers(frame, item_frame)
         labels = (str(interactions), str(items))
-        return cls._build(frame, item_frame, labels, (positive, keep_unrated, Path(interactions).stem))
+        return cls._build(frame, item_frame, labels, (positive, keep_unrated, Path(interactions).name))
 
     @classmethod
     def from_frames(

@@ -42,7 +42,10 @@ def item_table(
 def _text(frame: pl.DataFrame, name: str) -> pl.Series:
     if name not in frame.columns:
         return pl.Series(name, [None] * len(frame), dtype=pl.String)
-    return frame[name].cast(pl.String).str.strip_chars().replace("", None)
+    column = frame[name]
+    if isinstance(column.dtype, pl.List | pl.Array):
+        column = column.cast(pl.List(pl.String)).list.join("|")
+    return column.cast(pl.String).str.strip_chars().replace("", None)
 
 
 def multi_hot(categories: pl.Series) -> tuple[tuple[str, ...], NDArray[np.bool_]]:

@@ -159,6 +159,8 @@ def is_at_hand(name: str) -> str | None:
 
 
 def _find(name: str) -> Source:
+    if name == SYNTHETIC:
+        raise DataError(f"{SYNTHETIC} is made on the spot; there is nothing to fetch")
     if name not in SOURCES:
         raise DataError(f"there is no data set {name!r}; choose one of {', '.join(SOURCES)}, {SYNTHETIC}")
     return SOURCES[name]

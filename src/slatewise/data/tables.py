@@ -5,7 +5,9 @@ clean-up that is counted and reported. Ids keep their type: text stays text, int
 """
 
 import gzip
+import io
 import uuid
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ IDENTIFIERS = ("user_id", "item_id")
 PARQUET_SUFFIXES = {".parquet", ".pq"}
 SEPARATORS = ",\t;|"
 GZIP = b"\x1f\x8b"
+LARGEST_TABLE = 8 << 30
 CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -69,7 +72,7 @@ def identifiers(column: pl.Series, label: str) -> tuple[pl.Series, str]:
     if column.dtype == pl.Object:
         column, kind = _object_identifiers(column, label)
     elif column.dtype.is_integer():
-        column, kind = column if column.dtype == pl.Int32 else column.cast(pl.Int64), "int"
+        column, kind = _signed(column, label), "int"
     elif column.dtype in (pl.String, pl.Categorical, pl.Enum):
         column, kind = column.cast(pl.String), "str"
     else:
@@ -82,6 +85,17 @@ def identifiers(column: pl.Series, label: str) -> tuple[pl.Series, str]:
         absent |= column.str.strip_chars().str.to_lowercase().is_in(["", "nan"])
     _refuse_missing(absent, column.name, label)
     return column, kind
+
+
+def _signed(column: pl.Series, label: str) -> pl.Series:
+    if column.dtype == pl.Int32:
+        return column
+    try:
+        return column.cast(pl.Int64)
+    except pl.exceptions.PolarsError as error:
+        raise DataError(
+            f"{label}: column {column.name!r} holds integers beyond 64 bits; turn them into text"
+        ) from error
 
 
 def numbers(column: pl.Series, label: str) -> pl.Series:
@@ -132,14 +146,14 @@ def same_identifiers(interactions: pl.DataFrame, items: pl.DataFrame) -> tuple[p
 def _read_csv(path: Path) -> pl.DataFrame:
     content = path.read_bytes()
     if content.startswith(GZIP):
-        content = gzip.decompress(content)
+        content = _decompressed(content, path)
     try:
         content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError(
             f"{path}, line {line}: not UTF-8 (byte 0x{content[error.start]:02x}); "
-            f"save the file as UTF-8, for example: iconv -f latin1 -t utf-8 {path.name}"
+            f"save the file as UTF-8, for example: iconv -f {_guess(content)} -t utf-8 {path.name}"
         ) from error
     header = content.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode()
     if not header.strip():
@@ -147,6 +161,21 @@ def _read_csv(path: Path) -> pl.DataFrame:
     separator = max(SEPARATORS, key=header.count)
     frame = pl.read_csv(content, separator=separator, infer_schema=False)
     return frame.rename({name: name.strip() for name in frame.columns})
+
+
+def _guess(content: bytes) -> str:
+    return "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "latin1"
+
+
+def _decompressed(content: bytes, path: Path) -> bytes:
+    try:
+        with gzip.open(io.BytesIO(content)) as file:
+            plain = file.read(LARGEST_TABLE + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is a damaged gzip file ({error}); get it again") from error
+    if len(plain) > LARGEST_TABLE:
+        raise DataError(f"{path} unpacks to more than {LARGEST_TABLE:,} bytes; unpack it yourself if that is meant")
+    return plain
 
 
 def _integers_where_plain(frame: pl.DataFrame) -> pl.DataFrame:

@@ -82,7 +82,16 @@ def cells_table(found: Sequence[Cell], dataset: str) -> Table:
         )
         for cell in found
     )
-    columns = ("metric", "ours", "paper's best", "won", "best rival", "its value", "won ", "p (t / Wilcoxon)")
+    columns = (
+        "metric",
+        "ours",
+        "paper's best",
+        "beats paper",
+        "best rival",
+        "its value",
+        "beats rival",
+        "p (t / Wilcoxon)",
+    )
     caption = f"Cells won on {dataset} by one setting; p-values are paired, person by person, against the best rival."
     return Table("cells", caption, columns, rows)
 

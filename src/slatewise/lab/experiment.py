@@ -1,5 +1,6 @@
 """An experiment is named data: TOML → frozen dataclass → records, the same on any number of workers."""
 
+import hashlib
 import json
 import os
 import tempfile
@@ -16,15 +17,15 @@ import polars as pl
 from slatewise.catalog import Catalog
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import DataError, Dataset
+from slatewise.data.download import write_whole
 from slatewise.lab.simulate import Session, simulate
-from slatewise.lab.tuning import GRIDS, tune
+from slatewise.lab.tuning import GRIDS, VALIDATION_SHARE, train_catalog, tune
 from slatewise.lab.workers import Workers
 from slatewise.policies import make_policy, policy_options
 from slatewise.version import __version__
 
 CHOICE_COLUMNS = {"dataset": pl.String, "split": pl.Int64, "policy": pl.String, "options": pl.String, "f": pl.Float64}
 TEST_SHARE = 0.2
-VALIDATION_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,9 @@ def run(
     experiment: Experiment, dataset: Dataset, workers: int = 1, on_task: Callable[[], None] | None = None
 ) -> Results:
     """Train and simulate every split and arm; the records do not depend on the number of workers."""
+    shown = max(arm.rounds * arm.k for arm in experiment.arms)
+    if dataset.n_items < shown:
+        raise DataError(f"{dataset.name} has {dataset.n_items} items, but {experiment.name} shows {shown} to everyone")
     splits, arms = range(experiment.splits), experiment.arms
     parts_of_training = (False, True) if any(arm.tuned for arm in arms) else (False,)
     with tempfile.TemporaryDirectory(prefix="slatewise-") as folder, Workers(workers, _keep, dataset, on_task) as pool:
@@ -96,29 +100,36 @@ def run(
 
 
 def save_results(results: Results, directory: Path, experiment: Experiment, dataset: Dataset) -> None:
-    """Keep records and choices as Parquet, so that metrics and reports can be made again without simulating."""
+    """Keep records and choices as Parquet, so that metrics and reports can be made again without simulating.
+
+    Files are named by what they depend on, so records of other data, seeds or settings are never overwritten.
+    The description, written last, says that the others are whole.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    results.records.write_parquet(directory / f"{experiment.name}.parquet")
-    results.choices.write_parquet(directory / f"{experiment.name}-choices.parquet")
-    identity = json.dumps(_identity(experiment, dataset), indent=1, default=str)
-    (directory / f"{experiment.name}.json").write_text(identity + "\n", encoding="utf-8")
+    stem, description = _identity(experiment, dataset)
+    results.records.write_parquet(directory / f"{stem}.parquet")
+    results.choices.write_parquet(directory / f"{stem}-choices.parquet")
+    write_whole(directory / f"{stem}.json", [description.encode()])
 
 
 def load_results(directory: Path, experiment: Experiment, dataset: Dataset) -> Results:
-    """Read what `save_results` wrote for this very experiment and data; anything else is refused."""
-    path = directory / f"{experiment.name}.json"
-    if not path.is_file():
-        raise DataError(f"{path} is missing; make it with `slatewise reproduce`")
-    if json.loads(path.read_bytes()) != json.loads(json.dumps(_identity(experiment, dataset), default=str)):
-        raise DataError(f"{directory} holds {experiment.name} of other data, splits, seed or settings")
-    records = pl.read_parquet(directory / f"{experiment.name}.parquet")
-    return Results(records, pl.read_parquet(directory / f"{experiment.name}-choices.parquet"))
+    """Read what `save_results` wrote for this very experiment and data."""
+    stem, _ = _identity(experiment, dataset)
+    if not (directory / f"{stem}.json").is_file():
+        raise DataError(
+            f"{directory} holds no records of {experiment.name} with this data, number of splits, seed and settings; "
+            f"make them with `slatewise reproduce`"
+        )
+    records = pl.read_parquet(directory / f"{stem}.parquet")
+    return Results(records, pl.read_parquet(directory / f"{stem}-choices.parquet"))
 
 
-def _identity(experiment: Experiment, dataset: Dataset) -> dict[str, Any]:
-    """Everything that records depend on: data, settings, grids and the version of slatewise."""
+def _identity(experiment: Experiment, dataset: Dataset) -> tuple[str, str]:
+    """Name and describe records by everything they depend on: data, settings, grids and the version of slatewise."""
     grids = {arm.policy: GRIDS[arm.policy] for arm in experiment.arms if arm.tuned}
-    return {"slatewise": __version__, "data": dataset.digest, **asdict(experiment), "grids": grids}
+    facts = {"slatewise": __version__, "data": dataset.digest, **asdict(experiment), "grids": grids}
+    description = json.dumps(facts, indent=1, sort_keys=True)
+    return f"{experiment.name}-{hashlib.sha256(description.encode()).hexdigest()[:12]}", description
 
 
 def n_tasks(experiment: Experiment) -> int:
@@ -148,6 +159,10 @@ def _people(experiment: Experiment, split: int) -> tuple[Dataset, Dataset, Any]:
     train, test = dataset.split_users(experiment.test_share, experiment.seed + split)
     likes = np.diff(dataset.user_starts)[test]
     test = test[likes >= experiment.min_positives]
+    if not len(test):
+        raise DataError(
+            f"none of the test users has {experiment.min_positives} positives; {experiment.name} asks for them"
+        )
     return dataset.take(train), dataset.take(test), test
 
 
@@ -161,10 +176,8 @@ def _train(experiment: Experiment, split: int, inner: bool, folder: str) -> None
     seed = experiment.seed + split
     if inner:
         people, _ = people.split(VALIDATION_SHARE, seed)
-    catalog = Catalog.train(people, replace(experiment.embedding, seed=seed))
-    if any(arm.policy == "ease" for arm in experiment.arms):
-        catalog = catalog.with_co_likes(people)
-    catalog.save(_folder(folder, split, inner))
+    policies = {arm.policy for arm in experiment.arms}
+    train_catalog(people, replace(experiment.embedding, seed=seed), policies).save(_folder(folder, split, inner))
 
 
 @lru_cache(maxsize=2)

@@ -11,7 +11,7 @@ from slatewise.data.dataset import Dataset
 from slatewise.lab.beyond import Cell, cells, cells_table, pareto_figure
 from slatewise.lab.experiment import Experiment, Results, load_experiment
 from slatewise.lab.metrics import per_split, per_user, precision_by_interaction, summary
-from slatewise.report import Section, Table, table1, table1_rows, table2, table2_json, table3, table3_rows
+from slatewise.report import Comparison, Section, Table, table1, table1_rows, table2, table2_json, table3, table3_rows
 from slatewise.report.figures import figure_alpha, figure_course, figure_size
 
 TARGETS: dict[str, tuple[str, ...]] = {
@@ -24,6 +24,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "readings": ("readings",),
     "beyond": ("table2", "beyond"),
     "rounds": ("rounds",),
+    "baselines": ("baselines",),
+    "regret": (),
 }
 """What can be reproduced, and the experiments it needs."""
 
@@ -113,15 +115,30 @@ def _long_horizon(dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, 
     return {"dataset": dataset.name, "rows": summary(per_split(users)).to_dicts()}
 
 
+def _course(frame: pl.DataFrame) -> list[tuple[int, float, float]]:
+    """Precision of everything shown so far, by size of slate: mean over splits."""
+    means = frame.group_by("size", "shown", maintain_order=True).agg(pl.col("precision").mean())
+    return [(int(size), float(shown), round(float(precision), 4)) for size, shown, precision in means.iter_rows()]
+
+
+def _size_document(dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, Any]:
+    course = precision_by_interaction(evidence["figure-size"].results.records)
+    rows = _course(course.with_columns(size=pl.col("policy").cast(pl.Int64)))
+    means = _summary(dataset, evidence["figure-size"]).to_dicts()
+    keys = ("size", "shown", "precision")
+    return {"dataset": dataset.name, "rows": means, "course": [dict(zip(keys, row, strict=True)) for row in rows]}
+
+
 DOCUMENTS: dict[str, Callable[[Dataset, dict[str, Evidence]], dict[str, Any]]] = {
     "table1": _table1,
     "table2": _comparison("table2"),
     "readings": _comparison("readings"),
+    "baselines": _comparison("baselines"),
     "beyond": _beyond,
     "rounds": _long_horizon,
     "table3": _table3,
     "figure-alpha": _rows("figure-alpha"),
-    "figure-size": _rows("figure-size"),
+    "figure-size": _size_document,
 }
 
 
@@ -136,10 +153,12 @@ def _table2_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
     return Section("Table 2: precision and diversity", tables=tables)
 
 
-def _readings_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
-    caption = f"Readings of the methods on {dataset.name}"
-    table = replace(table2(DOCUMENTS["readings"](dataset, evidence)), name="readings", caption=caption)
-    return Section("Readings of what the paper leaves open", tables=(table,))
+def _comparison_section(name: str, heading: str) -> Callable[[Dataset, dict[str, Evidence]], Section]:
+    def section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
+        table = table2(DOCUMENTS[name](dataset, evidence))
+        return Section(heading, tables=(replace(table, name=name, caption=f"{heading}, {dataset.name}"),))
+
+    return section
 
 
 def _beyond_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
@@ -176,13 +195,23 @@ def _table3_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
 def _alpha_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
     splits = per_split(per_user(evidence["figure-alpha"].results.records, dataset.categories))
     frame = splits.with_columns(alpha=pl.col("policy").cast(pl.Float64))
-    return Section("Figure: the influence of α", figures=(figure_alpha(frame),))
+    rows = tuple(
+        (
+            float(row["policy"]),
+            Comparison(row["p@50"], sd=row["p@50 sd"]),
+            Comparison(row["diversity"], sd=row["diversity sd"]),
+        )
+        for row in summary(splits).to_dicts()
+    )
+    table = Table("figure-alpha", "DC²B by α", ("α", "P@50", "diversity"), rows)
+    return Section("Figure: the influence of α", tables=(table,), figures=(figure_alpha(frame),))
 
 
 def _size_section(_dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
     course = precision_by_interaction(evidence["figure-size"].results.records)
     frame = course.with_columns(size=pl.col("policy").cast(pl.Int64))
-    return Section("Figure: the size of the slate", figures=(figure_size(frame),))
+    table = Table("figure-size", "DC²B by size of slate", ("size", "items shown", "precision"), tuple(_course(frame)))
+    return Section("Figure: the size of the slate", tables=(table,), figures=(figure_size(frame),))
 
 
 SECTIONS: dict[str, Callable[[Dataset, dict[str, Evidence]], Section]] = {
@@ -191,7 +220,8 @@ SECTIONS: dict[str, Callable[[Dataset, dict[str, Evidence]], Section]] = {
     "table3": _table3_section,
     "figure-alpha": _alpha_section,
     "figure-size": _size_section,
-    "readings": _readings_section,
+    "readings": _comparison_section("readings", "Readings of what the paper leaves open"),
+    "baselines": _comparison_section("baselines", "Baselines that do not learn"),
     "beyond": _beyond_section,
     "rounds": _rounds_section,
 }

@@ -12,6 +12,7 @@ from slatewise.policies.protocol import Policy, Slates, State
 from slatewise.randomness import Streams, user_keys
 
 CHUNK_CELLS = 2_000_000
+LEAST_PROBABILITY = 1e-9
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,8 @@ def _withdraw(available: NDArray[np.bool_], slates: Slates) -> None:
 def _records(users: NDArray[np.int64], number: int, shown: list[tuple[Slates, NDArray[np.bool_]]]) -> pl.DataFrame:
     """Lay the slates of one round out flat; places without an item leave no record."""
     items = np.concatenate([slates.items for slates, _ in shown], axis=1)
-    with np.errstate(divide="ignore"):
-        log_probability = np.log(np.concatenate([slates.probability for slates, _ in shown], axis=1))
+    probability = np.concatenate([slates.probability for slates, _ in shown], axis=1)
+    log_probability = np.log(np.maximum(probability, LEAST_PROBABILITY))
     frame = pl.DataFrame(
         {
             "user": np.repeat(users, items.shape[1]).astype(np.int32),

@@ -4,7 +4,7 @@
 user can have a say.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from slatewise.catalog import Catalog
+from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import Dataset
 from slatewise.lab.metrics import per_split, per_user
 from slatewise.lab.simulate import Session, simulate
@@ -34,6 +35,18 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "popular": {},
     "random": {},
 }
+
+
+VALIDATION_SHARE = 0.2
+NEED_CO_LIKES = {"ease"}
+
+
+def train_catalog(
+    people: Dataset, settings: BprSettings, policies: Iterable[str], on_epoch: Callable[[], None] | None = None
+) -> Catalog:
+    """Train a catalogue with everything that these policies need."""
+    catalog = Catalog.train(people, settings, on_epoch)
+    return catalog.with_co_likes(people) if NEED_CO_LIKES & set(policies) else catalog
 
 
 @dataclass(frozen=True)

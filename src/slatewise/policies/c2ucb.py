@@ -7,7 +7,17 @@ import numpy as np
 
 from slatewise import slates as rules
 from slatewise.catalog import Catalog
-from slatewise.policies.protocol import Booleans, Floats, Slates, State, at_items, pick, scaled_vectors
+from slatewise.policies.protocol import (
+    Booleans,
+    Floats,
+    Slates,
+    State,
+    at_items,
+    check_not_negative,
+    check_positive,
+    pick,
+    scaled_vectors,
+)
 from slatewise.randomness import Streams
 
 
@@ -28,10 +38,17 @@ class C2Ucb:
     vector_length: float | None = None
     one_at_a_time = False
 
+    def __post_init__(self) -> None:
+        check_positive("ridge", self.ridge)
+        check_positive("noise", self.noise)
+        check_not_negative("entropy_weight", self.entropy_weight)
+        check_not_negative("exploration", self.exploration)
+
     @cached_property
     def vectors(self) -> Floats:
         """The item vectors x_i (n_items, dim)."""
-        return scaled_vectors(self.catalog, self.vector_length or float(np.sqrt(self.catalog.dim)))
+        default = float(np.sqrt(self.catalog.dim))
+        return scaled_vectors(self.catalog, default if self.vector_length is None else self.vector_length)
 
     @cached_property
     def products(self) -> Floats:

@@ -13,7 +13,18 @@ import numpy as np
 from slatewise import belief
 from slatewise import slates as rules
 from slatewise.catalog import Catalog
-from slatewise.policies.protocol import Booleans, Floats, Integers, Slates, State, at_items, pick, sigmoid
+from slatewise.policies.protocol import (
+    Booleans,
+    Floats,
+    Integers,
+    Slates,
+    State,
+    at_items,
+    check_not_negative,
+    check_share,
+    pick,
+    sigmoid,
+)
 from slatewise.randomness import Streams
 
 MOST_LIKED = 10
@@ -34,8 +45,8 @@ class Calibrated:
     one_at_a_time = False
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.diversity <= 1.0:
-            raise ValueError(f"diversity is {self.diversity}; give 0 (most relevant) to 1 (most varied)")
+        check_share("diversity", self.diversity)
+        check_not_negative("temperature", self.temperature)
 
     @cached_property
     def vectors(self) -> Floats:
@@ -55,6 +66,11 @@ class Calibrated:
         return np.asarray(np.maximum(unexplained, LEAST_NOISE * variance))
 
     @cached_property
+    def favourite_rate(self) -> float:
+        """The mean rate of the crowd's ten favourites."""
+        return float(np.sort(self.rates)[-MOST_LIKED:].mean())
+
+    @cached_property
     def category_sets(self) -> rules.ItemVectors:
         """The categories of each item as the slate rules want them."""
         return rules.ItemVectors.of(self.catalog.categories.astype(np.float32))
@@ -65,9 +81,8 @@ class Calibrated:
         The unit is the mean rate of the crowd's ten favourites, so the knob means the same on every catalogue. The
         first slate asks about the crowd's favourites; it gives up relevance only in the upper half of the knob.
         """
-        favourites = float(np.sort(self.rates)[-MOST_LIKED:].mean())
         wanted = max(0.0, 2.0 * self.diversity - 1.0) if is_first else self.diversity
-        return wanted**2 * favourites
+        return wanted**2 * self.favourite_rate
 
     def start(self, n_users: int) -> State:
         """Everyone begins as the crowd: θ ~ N(0, I)."""
@@ -81,16 +96,17 @@ class Calibrated:
     def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
         """Choose greedily by probability minus the overlap of categories with the items chosen so far."""
         beliefs = belief.Beliefs(state["precision"], state["shift"])
-        theta = belief.mean(beliefs)
         if self.temperature > 0.0:
-            theta = belief.sample(beliefs, random.normal(theta.shape[1]), self.temperature)
+            theta = belief.sample(beliefs, random.normal(self.vectors.shape[1]), self.temperature)
+        else:
+            theta = belief.mean(beliefs)
         scores = theta @ self.vectors.T
         scores += self.rates
         choice = self._choose(scores, available, k, state["rounds"] == 0)
-        _, variance = belief.logit_moments(beliefs, at_items(self.vectors, choice.items))
-        relevance = pick(scores, choice.items)
-        gain = np.where(choice.items >= 0, choice.gains - relevance, 0.0)
-        return Slates(choice.items, np.clip(relevance, 0.0, 1.0), np.sqrt(variance), gain)
+        shown = at_items(self.vectors, choice.items)
+        mean, variance = belief.logit_moments(beliefs, shown, at_items(self.rates, choice.items))
+        gain = np.where(choice.items >= 0, choice.gains - pick(scores, choice.items), 0.0)
+        return Slates(choice.items, np.clip(mean, 0.0, 1.0), np.sqrt(variance), gain)
 
     def _choose(self, scores: Floats, available: Booleans, k: int, is_first: Booleans) -> rules.Choice:
         """Choose for those who see their first slate and for the others."""

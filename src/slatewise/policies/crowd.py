@@ -8,7 +8,7 @@ import numpy as np
 
 from slatewise import slates as rules
 from slatewise.catalog import Catalog
-from slatewise.policies.protocol import Booleans, Floats, Slates, State, at_items, sigmoid
+from slatewise.policies.protocol import Booleans, Floats, Slates, State, at_items, check_share, sigmoid
 from slatewise.randomness import Streams
 
 
@@ -69,6 +69,9 @@ class Mmr(Crowd):
 
     trade_off: float = 0.9
 
+    def __post_init__(self) -> None:
+        check_share("trade_off", self.trade_off)
+
     def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
         """Choose greedily by marginal relevance."""
         del state, random
@@ -85,6 +88,9 @@ class EpsilonGreedy(Crowd):
     """Each place is filled at random with probability ε, else with the best item left."""
 
     epsilon: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_share("epsilon", self.epsilon)
 
     def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
         """Choose place by place."""
@@ -115,6 +121,7 @@ class DppMap(Crowd):
     quality_rule: str = "exp"
 
     def __post_init__(self) -> None:
+        check_share("trade_off", self.trade_off, below=1.0)
         if self.quality_rule not in QUALITIES:
             raise ValueError(f"quality_rule is {self.quality_rule!r}; choose one of {', '.join(QUALITIES)}")
 

@@ -9,7 +9,18 @@ import numpy as np
 from slatewise import belief
 from slatewise import slates as rules
 from slatewise.catalog import Catalog
-from slatewise.policies.protocol import Booleans, Floats, Slates, State, at_items, log_sigmoid, pick, scaled_vectors
+from slatewise.policies.protocol import (
+    Booleans,
+    Floats,
+    Slates,
+    State,
+    at_items,
+    check_not_negative,
+    check_positive,
+    log_sigmoid,
+    pick,
+    scaled_vectors,
+)
 from slatewise.randomness import Streams
 
 PRIORS: dict[str, Callable[[Catalog, float], Floats]] = {
@@ -17,6 +28,14 @@ PRIORS: dict[str, Callable[[Catalog, float], Floats]] = {
     "population": lambda catalog, length: catalog.population_mean / length,
 }
 """Where the mean of a belief starts, for item vectors of a given length."""
+
+
+def check_prior(prior: str, prior_variance: float, vector_length: float) -> None:
+    """Refuse a prior that does not exist or has no width."""
+    if prior not in PRIORS:
+        raise ValueError(f"prior is {prior!r}; choose one of {', '.join(PRIORS)}")
+    check_positive("prior_variance", prior_variance)
+    check_positive("vector_length", vector_length)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +59,9 @@ class Dc2b:
     one_at_a_time = False
 
     def __post_init__(self) -> None:
-        if self.prior not in PRIORS:
-            raise ValueError(f"prior is {self.prior!r}; choose one of {', '.join(PRIORS)}")
+        check_prior(self.prior, self.prior_variance, self.vector_length)
+        check_positive("alpha", self.alpha)
+        check_not_negative("temperature", self.temperature)
 
     @cached_property
     def vectors(self) -> Floats:

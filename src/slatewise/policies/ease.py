@@ -6,8 +6,8 @@ from functools import cached_property
 import numpy as np
 
 from slatewise import slates as rules
-from slatewise.catalog import Catalog
-from slatewise.policies.protocol import Booleans, Floats, Slates, State, sigmoid
+from slatewise.catalog import Catalog, CatalogError
+from slatewise.policies.protocol import Booleans, Floats, Slates, State, check_positive, sigmoid
 from slatewise.randomness import Streams
 
 
@@ -15,20 +15,23 @@ from slatewise.randomness import Streams
 class Ease:
     """Popularity until the first click, then clicks @ B with B = I − P / diag(P), P = (G + λI)⁻¹, G the co-likes.
 
-    A catalogue without co-likes (see `Catalog.with_co_likes`) leaves it with popularity.
+    The catalogue must hold the co-likes of its training users: `catalog.with_co_likes(dataset)`.
     """
 
     catalog: Catalog
     regularisation: float = 300.0
     one_at_a_time = False
 
+    def __post_init__(self) -> None:
+        if self.catalog.co_likes is None:
+            raise CatalogError("ease needs co-likes, which this catalogue has not: use catalog.with_co_likes(dataset)")
+        check_positive("regularisation", self.regularisation)
+
     @cached_property
     def weights(self) -> Floats:
         """Return B (n_items, n_items), its diagonal zero."""
         n_items = self.catalog.n_items
-        if self.catalog.co_likes is None:
-            return np.zeros((n_items, n_items))
-        gram = self.catalog.co_likes.astype(np.float64)
+        gram = np.asarray(self.catalog.co_likes, dtype=np.float64).copy()
         gram[np.diag_indices(n_items)] += self.regularisation
         inverse = _inverse_of_positive_definite(gram)
         weights: Floats = inverse / -np.diag(inverse)
@@ -60,8 +63,10 @@ class Ease:
 
 def _inverse_of_positive_definite(matrix: Floats) -> Floats:
     """Invert by Cholesky, at a third of the cost of a general inverse."""
-    from scipy.linalg import lapack
-
+    try:
+        from scipy.linalg import lapack
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("ease needs scipy: pip install 'slatewise[train]'") from error
     root, failed = lapack.dpotrf(matrix, lower=True)
     inverse, failed_too = lapack.dpotri(root, lower=True)
     if failed or failed_too:

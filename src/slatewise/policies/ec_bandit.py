@@ -8,8 +8,8 @@ import numpy as np
 from slatewise import belief
 from slatewise import slates as rules
 from slatewise.catalog import Catalog
-from slatewise.policies.dc2b import PRIORS
-from slatewise.policies.protocol import Booleans, Floats, Slates, State, at_items, pick, scaled_vectors, sigmoid
+from slatewise.policies.dc2b import PRIORS, check_prior
+from slatewise.policies.protocol import Booleans, Floats, Slates, State, at_items, scaled_vectors, sigmoid
 from slatewise.randomness import Streams
 
 
@@ -29,6 +29,9 @@ class EcBandit:
     vector_length: float = 1.25
     soft_negatives: bool = False
     one_at_a_time = True
+
+    def __post_init__(self) -> None:
+        check_prior(self.prior, self.prior_variance, self.vector_length)
 
     @cached_property
     def vectors(self) -> Floats:
@@ -52,17 +55,23 @@ class EcBandit:
         unlikely = _inverse_sigmoid(sampled[0] @ self.vectors.T)
         unlikely *= _inverse_sigmoid(sampled[1] @ self.vectors.T)
         choice = rules.top_k(np.negative(unlikely, out=unlikely), available, k)
+        relevant, examined = self._probabilities(at_items(self.vectors, choice.items), relevance, examination)
         unknown = np.full(choice.items.shape, np.nan)
-        return Slates(choice.items, -1.0 / pick(unlikely, choice.items), unknown, np.zeros(choice.items.shape))
+        return Slates(choice.items, relevant * examined, unknown, np.zeros(choice.items.shape))
+
+    def _probabilities(
+        self, shown: Floats, relevance: belief.Beliefs, examination: belief.Beliefs
+    ) -> tuple[Floats, Floats]:
+        """Return σ(x·m) of both parameters for shown items (n_users, k, dim)."""
+        relevant, examined = (np.matmul(shown, belief.mean(one)[:, :, None]) for one in (relevance, examination))
+        return sigmoid(relevant[:, :, 0]), sigmoid(examined[:, :, 0])
 
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """One variational step for each parameter, with the expected examination."""
         relevance, examination = _beliefs(state)
         shown = at_items(self.vectors, slates.items)
         here = (slates.items >= 0).astype(np.float64)
-        relevant, examined = (
-            sigmoid(np.matmul(shown, belief.mean(one)[:, :, None])[:, :, 0]) for one in (relevance, examination)
-        )
+        relevant, examined = self._probabilities(shown, relevance, examination)
         latent = examined * (1.0 - relevant) / np.maximum(1.0 - relevant * examined, 1e-12)
         weight = np.where(clicks, 1.0, latent) * here if self.soft_negatives else here
         return _state(

@@ -52,10 +52,27 @@ class Policy(Protocol):
         """Learn from what was clicked (n_users, k); a place without an item teaches nothing."""
 
 
+def check_positive(name: str, value: float) -> None:
+    """Refuse an option that must be a positive finite number."""
+    if not 0.0 < value < np.inf:
+        raise ValueError(f"{name} is {value}; give a positive number")
+
+
+def check_share(name: str, value: float, below: float = np.inf) -> None:
+    """Refuse an option that must lie between 0 and 1, and perhaps stay below a limit."""
+    if not (0.0 <= value <= 1.0 and value < below):
+        raise ValueError(f"{name} is {value}; give a number from 0 to 1" + (" (1 excluded)" if below <= 1.0 else ""))
+
+
+def check_not_negative(name: str, value: float) -> None:
+    """Refuse an option that must be 0 or a positive finite number."""
+    if not 0.0 <= value < np.inf:
+        raise ValueError(f"{name} is {value}; give 0 or a positive number")
+
+
 def scaled_vectors(catalog: Catalog, length: float) -> Floats:
     """Return the item vectors in float64, scaled to this root mean square length (a catalogue's own is 1)."""
-    if not 0.0 < length < np.inf:
-        raise ValueError(f"vector_length is {length}; give a positive number")
+    check_positive("vector_length", length)
     scaled: Floats = catalog.vectors.astype(np.float64) * length
     return scaled
 

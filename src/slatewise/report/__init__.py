@@ -23,6 +23,7 @@ __all__ = [
     "Table",
     "machine",
     "markdown_table",
+    "refuse_another",
     "table1",
     "table1_rows",
     "table2",
@@ -43,8 +44,8 @@ def write_report(directory: str | Path, report: Report, overwrite: bool = False)
     """
     directory = Path(directory)
     target = directory / "report.html"
-    if target.exists() and not overwrite:
-        _refuse_another(target, report)
+    if not overwrite:
+        refuse_another(directory, report)
     _check_names([*(table.name for table in report.tables), *(figure.name for figure in report.figures)])
     directory.mkdir(parents=True, exist_ok=True)
     for table in report.tables:
@@ -59,7 +60,7 @@ def write_report(directory: str | Path, report: Report, overwrite: bool = False)
 def versions() -> dict[str, str]:
     """Return the versions that results depend on; what is not installed is left out."""
     found = {"slatewise": __version__, "python": platform.python_version()}
-    for name in ("numpy", "polars", "cornac"):
+    for name in ("numpy", "polars", "scipy", "cornac", "matplotlib"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -92,7 +93,11 @@ def _check_names(names: list[str]) -> None:
             )
 
 
-def _refuse_another(target: Path, report: Report) -> None:
+def refuse_another(directory: Path, report: Report) -> None:
+    """Refuse a directory that holds the report of another command or of other data."""
+    target = directory / "report.html"
+    if not target.exists():
+        return
     text = target.read_text(encoding="utf-8", errors="replace")
     if origin_marks(report) in text:
         return
@@ -100,7 +105,7 @@ def _refuse_another(target: Path, report: Report) -> None:
     made_by = f"`{unescape(found.group(1))}`" if found else "something else"
     raise DataError(
         f"{target} was made by {made_by}, from other data or settings; "
-        f"choose another directory, or overwrite it on purpose"
+        f"choose another directory, or overwrite it on purpose (--force)"
     )
 
 

@@ -61,7 +61,7 @@ def table2(results: Mapping[str, Any]) -> Table:
     ]
     caption = f"Table 2. Precision, diversity and F on {paper.title_of(dataset)}"
     columns = ("Policy", *(paper.METRIC_TITLES[metric] for metric in paper.METRICS))
-    return Table(f"table2_{dataset}", caption, columns, tuple(map(_table2_row, results["rows"])), tuple(notes))
+    return Table("table2", caption, columns, tuple(map(_table2_row, results["rows"])), tuple(notes))
 
 
 def table3_rows(summary: pl.DataFrame, dataset: str) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ def table3(rows: Sequence[Mapping[str, Any]], dataset: str) -> Table:
         "After each number: the paper's, then ours minus the paper's in percentage points.",
         *_notes_on(dataset, "table3"),
     )
-    return Table(f"table3_{dataset}", caption, columns, tuple(map(_table3_row, rows)), notes)
+    return Table("table3", caption, columns, tuple(map(_table3_row, rows)), notes)
 
 
 def _table1_row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
