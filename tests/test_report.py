@@ -232,7 +232,7 @@ def test_a_report_made_again_from_stored_records_is_the_same_bytes(tmp_path: Pat
     first, second = ({path.name: path.read_bytes() for path in (tmp_path / d).iterdir()} for d in ("first", "second"))
     assert first == second
     figures = {f"figure-{name}.{kind}" for name in ("alpha", "size") for kind in ("png", "svg")}
-    assert set(first) == {"report.html", "table2_ml-1m.csv", "table3_ml-1m.csv", *figures}
+    assert set(first) == {"report.html", "table2.csv", "table3.csv", *figures}
 
 
 def test_another_report_is_not_overwritten_silently(tmp_path: Path, made: Report) -> None:

@@ -203,14 +203,14 @@ def _alpha_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
         )
         for row in summary(splits).to_dicts()
     )
-    table = Table("figure-alpha", "DC²B by α", ("α", "P@50", "diversity"), rows)
+    table = Table("alpha", "DC²B by α", ("α", "P@50", "diversity"), rows)
     return Section("Figure: the influence of α", tables=(table,), figures=(figure_alpha(frame),))
 
 
 def _size_section(_dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
     course = precision_by_interaction(evidence["figure-size"].results.records)
     frame = course.with_columns(size=pl.col("policy").cast(pl.Int64))
-    table = Table("figure-size", "DC²B by size of slate", ("size", "items shown", "precision"), tuple(_course(frame)))
+    table = Table("size", "DC²B by size of slate", ("size", "items shown", "precision"), tuple(_course(frame)))
     return Section("Figure: the size of the slate", tables=(table,), figures=(figure_size(frame),))
 
 
