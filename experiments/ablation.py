@@ -99,7 +99,7 @@ VARIANTS: dict[str, Callable[[Catalog, Dataset], Policy]] = {
     "rank 10": _rank(10),
     "rank 25": _rank(25),
     "rank 100": _rank(100),
-    "taste from BPR vectors, linearised": _linearised_bpr,
+    "taste from 20 BPR dimensions, linearised": _linearised_bpr,
     "noise is the whole variance": lambda catalog, _people: WholeVariance(catalog),
     "no variety": lambda catalog, _people: Calibrated(catalog, diversity=0.0),
     "diversity 0.45": lambda catalog, _people: Calibrated(catalog, diversity=0.45),
@@ -118,7 +118,7 @@ def run(dataset: Dataset, splits: int, names: list[str]) -> pl.DataFrame:
     for split in range(splits):
         people, _ = dataset.split(TEST_SHARE, split)
         inner, validation = people.split(VALIDATION_SHARE, split)
-        catalog = Catalog.train(inner, BprSettings(seed=split))
+        catalog = Catalog.train(inner, BprSettings(dim=20, seed=split))
         for name in names:
             answers = simulate(VARIANTS[name](catalog, inner), validation, Session(seed=split))
             records.append(answers.with_columns(dataset=pl.lit(dataset.name), split=pl.lit(split), policy=pl.lit(name)))

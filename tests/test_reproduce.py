@@ -47,8 +47,8 @@ def test_everything_is_written(results: Path) -> None:
         "table1.csv",
         "table2.csv",
         "table3.csv",
-        "figure-alpha.csv",
-        "figure-size.csv",
+        "alpha.csv",
+        "size.csv",
         "tuned.csv",
         "report.html",
     }

@@ -14,6 +14,8 @@ from slatewise.report.paper import METRICS, TABLE_2, TUNED, column_of, policy_ti
 
 OURS = "dc2b-calibrated"
 CURVE = f"{OURS}, diversity "
+FLOOR = ("random",)
+"""Not a rival: random slates are the most varied of all and relevant to nobody."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def cells(summary: pl.DataFrame, users: pl.DataFrame, dataset: str) -> list[Cell
     """Compare our policy, metric by metric, with whoever is best; significance is paired, person by person."""
     people = _with_f(users)
     means = {row["policy"]: row for row in summary.to_dicts()}
-    rivals = [name for name in means if not name.startswith(OURS)]
+    rivals = [name for name in means if not name.startswith(OURS) and name not in FLOOR]
     column = column_of(dataset)
     found = []
     for metric in METRICS:
