@@ -12,7 +12,7 @@ from pathlib import Path
 from slatewise.data.dataset import Dataset
 from slatewise.data.sources import load
 from slatewise.lab.experiment import load_results
-from slatewise.lab.reproduction import TARGETS, Evidence, find_experiment, sections
+from slatewise.lab.reproduction import PAPER, TARGETS, Evidence, find_experiment, sections
 from slatewise.report import Section, Table, machine, versions
 from slatewise.report.parts import csv_text, markdown_table
 
@@ -61,13 +61,12 @@ def main(source: Path) -> None:
         dataset, folder = load(name), source / name
         facts[f"{name}:digest"] = dataset.digest
         for target in ("all", "beyond", "rounds"):
-            if (folder / "records" / f"{TARGETS[target][-1]}.json").is_file():
-                parts = sections(target, dataset, evidence(target, dataset, folder))
-                wanted = ("table1", "table2", "table3", "figure-alpha", "figure-size") if target == "all" else (target,)
-                for key, part in zip(wanted, parts, strict=True):
-                    facts[f"{name}:{key}"] = keep(part, HERE / name)
-        if (folder / "ablation.csv").is_file():
-            facts[f"{name}:ablation"] = ablation(folder, name)
+            if (name, target) == ("anime-5k", "rounds"):
+                continue
+            parts = sections(target, dataset, evidence(target, dataset, folder))
+            for key, part in zip(PAPER if target == "all" else [target], parts, strict=True):
+                facts[f"{name}:{key}"] = keep(part, HERE / name)
+        facts[f"{name}:ablation"] = ablation(folder, name)
     for key, value in facts.items():
         template = template.replace("{{" + key + "}}", value)
     (HERE / "RESULTS.md").write_text(template, encoding="utf-8")

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -170,3 +171,18 @@ def test_agreement_with_the_paper_on_real_data(name: str, three_splits: dict[str
 def test_what_does_not_agree_is_seen(three_splits: dict[str, dict[str, float]]) -> None:
     assert largest_difference(three_splits["random"], "logrank") > TOLERANCE
     assert largest_difference(three_splits["zero"], "dc2b") > TOLERANCE
+
+
+def test_twenty_rounds_from_end_to_end(tmp_path: Path) -> None:
+    """People with many likes, 220 items; both the curve and the table are written."""
+    random = np.random.default_rng(0)
+    likes = random.random((40, 220)) < np.where(np.arange(220) % 2, 0.8, 0.4)
+    users, items = np.nonzero(likes)
+    rows = "".join(f"{user},{item}\n" for user, item in zip(users, items, strict=True))
+    (tmp_path / "likes.csv").write_text("user_id,item_id\n" + rows)
+    command = ["--interactions", str(tmp_path / "likes.csv"), "--splits", "1", "--workers", "1"]
+    done = slatewise("reproduce", "rounds", *command, "--out", tmp_path / "out", "--json")
+    assert done.returncode == 0, done.stderr
+    rows_by_policy = {row["policy"]: row for row in json.loads(done.stdout)["rows"]}
+    assert rows_by_policy["popular"]["p@200"] == pytest.approx(0.6, abs=0.05)
+    assert {"rounds.csv", "course.svg"} <= {path.name for path in (tmp_path / "out").iterdir()}

@@ -172,7 +172,7 @@ def _beyond_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
 
 def _rounds_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
     records = evidence["rounds"].results.records
-    figure = figure_course(precision_by_interaction(records), "rounds", "Twenty rounds of ten items.")
+    figure = figure_course(precision_by_interaction(records), "course", "Twenty rounds of ten items.")
     rows = tuple(
         (str(row["policy"]), *(round(row[key], 4) for key in ("p@50", "p@100", "p@200", "diversity")))
         for row in _long_horizon(dataset, evidence)["rows"]
