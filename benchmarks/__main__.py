@@ -12,8 +12,8 @@ from benchmarks import data, laboratory
 from benchmarks.measure import machine
 
 BOUNDS = {
-    "archive_over_csv": 3.0,
-    "cache_over_csv": 0.2,
+    "parse_archive_over_csv": 3.0,
+    "parse_cache_over_csv": 0.2,
     "training_over_cornac": 1.2,
     "load_peak_mb": 600.0,
     "table2_ml-100k_s": 20.0,

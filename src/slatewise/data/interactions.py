@@ -46,14 +46,12 @@ def compress(values: Integers) -> tuple[Integers, NDArray[np.int32]]:
 
     The same as `np.unique(values, return_inverse=True)`, by table instead of by sorting where the range is small.
     """
-    low, high = int(values.min()), int(values.max())
-    if high - low > 4 * len(values) + 1_000:
+    if values.min() < 0 or values.max() > 4 * len(values) + 1_000:
         distinct, places = np.unique(values, return_inverse=True)
         return distinct, places.astype(np.int32)
-    shifted = values - low if low else values
-    present = np.bincount(shifted) > 0
+    present = np.bincount(values) > 0
     table = np.cumsum(present, dtype=np.int32) - np.int32(1)
-    return np.flatnonzero(present) + low, table.take(shifted, mode="clip")
+    return np.flatnonzero(present), table.take(values, mode="clip")
 
 
 def last_of_each_pair(users: Integers, items: Integers, times: pl.Series | None) -> NDArray[np.intp] | None:
