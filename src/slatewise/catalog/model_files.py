@@ -7,7 +7,6 @@ model or the new one, never a mixture.
 
 import hashlib
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
+
+from slatewise.files import write_whole
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -44,8 +45,8 @@ def write_model(directory: Path, arrays: Arrays, about: dict[str, Any]) -> str:
         "about": about,
     }
     manifest["sha256"] = _digest(manifest)
-    _replace(directory / name, content)
-    _replace(directory / MANIFEST, (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode())
+    write_whole(directory / name, [content])
+    write_whole(directory / MANIFEST, [(json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()])
     for other in directory.glob("catalog-*.safetensors"):
         if other.name != name:
             other.unlink(missing_ok=True)
@@ -101,25 +102,3 @@ def _check_arrays_file(path: Path, expected: dict[str, Any]) -> None:
 
 def _digest(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync_directory(path.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -18,8 +18,8 @@ import platformdirs
 import polars as pl
 
 from slatewise.data.dataset import DataError
-from slatewise.data.download import write_whole
 from slatewise.data.formats import Tables
+from slatewise.files import write_whole
 
 CACHE_FORMAT = 1
 MANIFEST = "manifest.json"

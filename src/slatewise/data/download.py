@@ -5,8 +5,6 @@ flushed to disk and only then renamed; whatever goes wrong on the way, nothing i
 """
 
 import http.client
-import os
-import secrets
 import socket
 import subprocess
 import sys
@@ -14,11 +12,12 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from slatewise.data.dataset import DataError
+from slatewise.files import write_whole
 
 CHUNK_BYTES = 1 << 18
 PIP_TIMEOUT_SECONDS = 300.0
@@ -78,19 +77,6 @@ def pip_download(requirement: str, directory: Path, timeout: float = PIP_TIMEOUT
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "it said nothing"
-
-
-def write_whole(target: Path, chunks: Iterable[bytes]) -> None:
-    """Write a file under a temporary name beside its target, flush it to disk, and only then rename it."""
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
-    try:
-        with temporary.open("xb") as file:
-            file.writelines(chunks)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _download_once(url: str, target: Path, progress: Progress, patience: Patience) -> None:

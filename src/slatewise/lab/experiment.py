@@ -17,7 +17,7 @@ import polars as pl
 from slatewise.catalog import Catalog
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import DataError, Dataset
-from slatewise.data.download import write_whole
+from slatewise.files import write_whole
 from slatewise.lab.simulate import Session, simulate
 from slatewise.lab.tuning import GRIDS, VALIDATION_SHARE, train_catalog, tune
 from slatewise.lab.workers import Workers

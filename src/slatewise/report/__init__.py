@@ -7,8 +7,8 @@ from html import unescape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from slatewise.data.download import write_whole
 from slatewise.data.tables import DataError
+from slatewise.files import write_whole
 from slatewise.report.drawing import Figure
 from slatewise.report.html import origin_marks, page
 from slatewise.report.parts import Comparison, Report, Section, Table, csv_text, markdown_table

@@ -1,0 +1,24 @@
+"""Files that are there whole or not at all."""
+
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def write_whole(target: Path, chunks: Iterable[bytes]) -> None:
+    """Write under a temporary name beside the target, flush to disk, rename, and flush the directory's entry."""
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    try:
+        with temporary.open("xb") as file:
+            file.writelines(chunks)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    directory = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
