@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from slatewise.catalog.brought import indicators_of, order_of, population_of
 from slatewise.catalog.embeddings import BprSettings, Factors, train_bpr
 from slatewise.catalog.identifiers import Identifiers, PackedText
 from slatewise.catalog.model_files import Arrays, CatalogError, read_model, write_model
@@ -119,11 +119,11 @@ class Catalog:
         for name, values in (("titles", words), ("categories", groups)):
             if len(values) != len(ids):
                 raise CatalogError(f"there are {len(values)} {name} for {len(ids)} items; give one per item")
-        order = _order(ids)
-        names, indicators = _indicators(groups)
+        order = order_of(ids)
+        names, indicators = indicators_of(groups)
         matrix = matrix[order] * (item_scale(matrix) if np.isfinite(matrix).all() else 1.0)
         sorted_ids = Identifiers.of([ids[at] for at in order])
-        population = _population(sorted_ids, matrix, interactions)
+        population = population_of(sorted_ids, matrix, interactions)
         return cls(
             item_ids=sorted_ids,
             titles=PackedText.pack([str(words[at]) for at in order]),
@@ -239,52 +239,6 @@ def _about(dataset: "Dataset | None", training: dict[str, Any]) -> dict[str, Any
     if dataset is not None:
         about["data"] = {**dataset.describe(), "sha256": dataset.digest}
     return about
-
-
-def _order(ids: list[Any]) -> list[int]:
-    try:
-        Identifiers.of(ids)
-    except (TypeError, OverflowError) as error:
-        raise CatalogError(str(error)) from error
-    order = sorted(range(len(ids)), key=ids.__getitem__)
-    for first, second in pairwise(order):
-        if ids[first] == ids[second]:
-            raise CatalogError(f"item {ids[first]!r} stands twice; ids must be distinct")
-    return order
-
-
-def _indicators(categories: Sequence[str | Iterable[str] | None]) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
-    listed = [{name.strip() for name in _names(one)} - {""} for one in categories]
-    names = tuple(sorted(set().union(*listed)))
-    place = {name: at for at, name in enumerate(names)}
-    matrix = np.zeros((len(listed), len(names)), dtype=bool)
-    for row, one in enumerate(listed):
-        matrix[row, [place[name] for name in one]] = True
-    return names, matrix
-
-
-def _names(categories: str | Iterable[str] | None) -> Iterable[str]:
-    if categories is None:
-        return ()
-    return categories.split("|") if isinstance(categories, str) else categories
-
-
-def _population(
-    ids: Identifiers, vectors: NDArray[np.float64], dataset: "Dataset | None"
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Log-odds of the items, mean and covariance of the users."""
-    dim = vectors.shape[1]
-    if dataset is None:
-        return np.zeros(len(ids)), np.zeros(dim), np.eye(dim)
-    places = [ids.find(item_id) for item_id in dataset.item_ids.tolist()]
-    if None in places:
-        missing = dataset.item_ids.tolist()[places.index(None)]
-        raise CatalogError(
-            f"the interactions are about item {missing!r}, which has no vector; give one or leave it out"
-        )
-    liked = np.array(places)[dataset.items]
-    log_odds = item_log_odds(np.bincount(liked, minlength=len(ids)), dataset.n_users)
-    return log_odds, *fit_population(vectors, log_odds, liked, dataset.user_starts)
 
 
 def _packed(name: str, text: PackedText) -> Arrays:
