@@ -1,6 +1,6 @@
 """The catalogue: everything a policy needs to know about items and about people in general."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -12,7 +12,7 @@ from slatewise.catalog.brought import indicators_of, order_of, population_of
 from slatewise.catalog.embeddings import BprSettings, Factors, train_bpr
 from slatewise.catalog.identifiers import Identifiers, PackedText
 from slatewise.catalog.model_files import Arrays, CatalogError, read_model, write_model
-from slatewise.catalog.population import fit_population, item_log_odds, item_scale, mean_and_covariance
+from slatewise.catalog.population import item_log_odds, item_scale, mean_and_covariance
 from slatewise.catalog.taste import co_likes, linearised_taste, taste_vectors
 from slatewise.version import __version__
 
