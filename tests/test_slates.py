@@ -71,7 +71,7 @@ def test_dpp_greedy_is_the_determinant_greedy(seed: int, n_items: int, dim: int,
 @settings(max_examples=80, deadline=None)
 def test_entropy_greedy_is_the_log_determinant_greedy(seed: int, n_items: int, dim: int, k: int) -> None:
     scores, vectors, available = world(seed, n_items, dim)
-    weight, noise = np.random.default_rng(seed).choice([0.0, 0.1, 1.0, 5.0]), 0.5
+    weight, noise = float(np.random.default_rng(seed).choice([0.0, 0.1, 1.0, 5.0])), 0.5
     choice = slates.entropy_greedy(scores, ItemVectors.of(vectors), available, k, Entropy(weight, noise))
     for user in range(len(scores)):
         assert_slate(choice, user, naive.entropy_greedy(scores[user], vectors, available[user], k, (weight, noise)))
