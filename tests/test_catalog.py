@@ -13,6 +13,7 @@ from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.embeddings import BprSettings, Factors, train_bpr
 from slatewise.catalog.model_files import write_model
 from slatewise.catalog.population import fit_population, item_log_odds
+from slatewise.categories import indicators
 from slatewise.data.synthetic import WorldSize, make_world
 
 WORLD = make_world(WorldSize(n_users=120, n_items=60, n_categories=5, dim=4), seed=7)
@@ -307,3 +308,17 @@ def test_a_crash_during_save_leaves_the_old_catalogue(
     other.save(tmp_path)
     assert_same(other, Catalog.load(tmp_path))
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "expected"),
+    [
+        (["A|B", None, " B ", ""], ("A", "B"), [[1, 1], [0, 0], [0, 1], [0, 0]]),
+        ([["B", "A"], ("A",), "A|B"], ("A", "B"), [[1, 1], [1, 0], [1, 1]]),
+        ([None, None], (), [[], []]),
+    ],
+)
+def test_categories_as_people_write_them(given: list[Any], names: tuple[str, ...], expected: list[list[int]]) -> None:
+    found, matrix = indicators(given)
+    assert found == names
+    assert matrix.astype(int).tolist() == expected

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from slatewise.catalog.brought import indicators_of, order_of, population_of
+from slatewise.catalog.brought import order_of, population_of
 from slatewise.catalog.embeddings import BprSettings, Factors, train_bpr
 from slatewise.catalog.identifiers import Identifiers, PackedText
 from slatewise.catalog.model_files import Arrays, CatalogError, read_model, write_model
 from slatewise.catalog.population import item_log_odds, item_scale, mean_and_covariance
 from slatewise.catalog.taste import co_likes, linearised_taste, taste_vectors
+from slatewise.categories import indicators
 from slatewise.version import __version__
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class Catalog:
             if len(values) != len(ids):
                 raise CatalogError(f"there are {len(values)} {name} for {len(ids)} items; give one per item")
         order = order_of(ids)
-        names, indicators = indicators_of(groups)
+        names, matrix_of_categories = indicators(groups)
         matrix = matrix[order] * (item_scale(matrix) if np.isfinite(matrix).all() else 1.0)
         sorted_ids = Identifiers.of([ids[at] for at in order])
         population = population_of(sorted_ids, matrix, interactions)
@@ -128,7 +129,7 @@ class Catalog:
             item_ids=sorted_ids,
             titles=PackedText.pack([str(words[at]) for at in order]),
             category_names=names,
-            categories=indicators[order],
+            categories=matrix_of_categories[order],
             vectors=matrix.astype(np.float32),
             log_odds=population[0],
             population_mean=population[1],

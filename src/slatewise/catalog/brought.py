@@ -1,6 +1,5 @@
 """What a catalogue of vectors that were brought along is made of: order, categories and population."""
 
-from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -26,23 +25,6 @@ def order_of(ids: list[Any]) -> list[int]:
         if ids[first] == ids[second]:
             raise CatalogError(f"item {ids[first]!r} stands twice; ids must be distinct")
     return order
-
-
-def indicators_of(categories: Sequence[str | Iterable[str] | None]) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
-    """Return the sorted category names and the indicator matrix of categories given as names or as `"A|B"`."""
-    listed = [{name.strip() for name in _names(one)} - {""} for one in categories]
-    names = tuple(sorted(set().union(*listed)))
-    place = {name: at for at, name in enumerate(names)}
-    matrix = np.zeros((len(listed), len(names)), dtype=bool)
-    for row, one in enumerate(listed):
-        matrix[row, [place[name] for name in one]] = True
-    return names, matrix
-
-
-def _names(categories: str | Iterable[str] | None) -> Iterable[str]:
-    if categories is None:
-        return ()
-    return categories.split("|") if isinstance(categories, str) else categories
 
 
 def population_of(

@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from slatewise.categories import indicators
 from slatewise.data.interactions import codes, compress, positive_rows
-from slatewise.data.item_table import item_table, multi_hot, places
+from slatewise.data.item_table import item_table, places
 from slatewise.data.tables import (
     DataError,
     as_polars,
@@ -113,12 +114,12 @@ class Dataset:
         table, more_notes = item_table(item_frame, (rated, item_kind), labels, keep_unrated)
         if len(table) != len(rated):
             item_index = places(rated, table["item_id"])[item_index]
-        category_names, categories = multi_hot(table["categories"])
+        category_names, categories = indicators(table["categories"].to_list())
         return cls(
             name=name,
             user_ids=original_identifiers(_decode(distinct_users, user_names), user_kind),
             item_ids=original_identifiers(table["item_id"], item_kind),
-            titles=tuple(table["title"]),
+            titles=tuple(table["title"].to_list()),
             category_names=category_names,
             categories=categories,
             users=user_index,

@@ -24,17 +24,17 @@ def item_table(
     column = identifiers(frame["item_id"], labels[1])
     align(rated, column, labels)
     known = pl.DataFrame([column[0].cast(rated[0].dtype), *(_text(frame, name) for name in ("title", "categories"))])
-    unique = known.unique("item_id", keep="first", maintain_order=True)
-    without_row = ids.join(unique, on="item_id", how="anti")
-    unrated = unique.join(ids, on="item_id", how="anti")
+    twice = len(known) - known["item_id"].n_unique()
+    unique = known.unique("item_id", keep="first", maintain_order=True) if twice else known
+    is_rated = unique["item_id"].is_in(rated[0].implode())
     if keep_unrated:
-        ids = pl.concat([ids, unrated.select("item_id")]).sort("item_id")
+        ids = pl.concat([ids, unique.filter(~is_rated).select("item_id")]).sort("item_id")
     table = ids.join(unique, on="item_id", how="left", maintain_order="left")
     table = table.with_columns(pl.col("title").fill_null(pl.col("item_id").cast(pl.String)))
     counts = {
-        f"items stand twice in {labels[1]} (the first row counts)": len(known) - len(unique),
-        f"items have no row in {labels[1]} (their id is their title)": len(without_row),
-        "items nobody liked " + ("kept" if keep_unrated else "left out"): len(unrated),
+        f"items stand twice in {labels[1]} (the first row counts)": twice,
+        f"items have no row in {labels[1]} (their id is their title)": len(rated[0]) - int(is_rated.sum()),
+        "items nobody liked " + ("kept" if keep_unrated else "left out"): len(unique) - int(is_rated.sum()),
     }
     return table, [f"{count:,} {what}" for what, count in counts.items() if count]
 
@@ -46,19 +46,3 @@ def _text(frame: pl.DataFrame, name: str) -> pl.Series:
     if isinstance(column.dtype, pl.List | pl.Array):
         column = column.cast(pl.List(pl.String)).list.join("|")
     return column.cast(pl.String).str.strip_chars().replace("", None)
-
-
-def multi_hot(categories: pl.Series) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
-    """Return the sorted category names and the indicator matrix (n_items, n_categories)."""
-    exploded = (
-        pl.DataFrame({"categories": categories})
-        .with_row_index("row")
-        .with_columns(pl.col("categories").str.split("|"))
-        .explode("categories")
-        .with_columns(pl.col("categories").str.strip_chars())
-        .filter(pl.col("categories").is_not_null() & (pl.col("categories") != ""))
-    )
-    names = exploded["categories"].unique().sort()
-    matrix = np.zeros((len(categories), len(names)), dtype=bool)
-    matrix[exploded["row"].to_numpy(), places(exploded["categories"], names)] = True
-    return tuple(names), matrix
