@@ -14,6 +14,8 @@ from benchmarks.measure import machine
 BOUNDS = {
     "parse_archive_over_csv": 3.0,
     "parse_cache_over_csv": 0.2,
+    "load_archive_over_csv": 3.0,
+    "load_cache_over_csv": 0.2,
     "training_over_cornac": 1.2,
     "load_peak_mb": 600.0,
     "table2_ml-100k_s": 20.0,

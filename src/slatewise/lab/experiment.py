@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import tempfile
 import tomllib
 from collections.abc import Callable
@@ -167,7 +166,7 @@ def _people(experiment: Experiment, split: int) -> tuple[Dataset, Dataset, Any]:
 
 
 def _folder(folder: str, split: int, inner: bool) -> str:
-    return os.path.join(folder, f"{split}-{'inner' if inner else 'outer'}")  # noqa: PTH118
+    return str(Path(folder) / f"{split}-{'inner' if inner else 'outer'}")
 
 
 def _train(experiment: Experiment, split: int, inner: bool, folder: str) -> None:
