@@ -1,0 +1,233 @@
+"""The online recommender: slates for people, answers back, and nothing acknowledged is ever lost."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import asdict, replace
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from slatewise.catalog import Catalog
+from slatewise.recommender import people, states, traffic
+from slatewise.recommender.answering import answer, event_of
+from slatewise.recommender.choosing import Request, check_id
+from slatewise.recommender.people import PeopleAtHand
+from slatewise.recommender.portrait import portray
+from slatewise.recommender.serving import Desk, close_open, serve
+from slatewise.recommender.spaces import Spaces
+from slatewise.recommender.views import (
+    ConflictError,
+    PersonView,
+    PolicyResult,
+    Receipt,
+    RequestError,
+    Slate,
+    SlateItem,
+    UnknownSlateError,
+)
+from slatewise.store import Store, StoreDamagedError, open_store
+from slatewise.store.protocol import CLOSED, ItemId, Transaction
+
+__all__ = ["ConflictError", "Recommender", "RequestError", "Slate", "SlateItem", "UnknownSlateError"]
+
+LARGEST_DIFFERENCE = 1e-9
+PEOPLE_AT_HAND = 2_000
+
+
+class Recommender:
+    """Recommends slates and learns from answers; safe to use from several threads.
+
+    policy: a name from POLICIES, or shares of users by name, such as {"dc2b-calibrated": 0.9, "popular": 0.1};
+    store: a URL or an open store; reward_wait: seconds after which an unanswered slate counts as not engaged.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        policy: str | Mapping[str, float] = "dc2b-calibrated",
+        store: str | Store = "memory://",
+        *,
+        seed: int = 0,
+        reward_wait: float = 1800.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.shares = traffic.shares_of(policy)
+        self.reward_wait = reward_wait
+        self.desk = Desk(self._prepared(catalog), self.shares, PeopleAtHand(PEOPLE_AT_HAND), seed, clock)
+        self.store = open_store(store) if isinstance(store, str) else store
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalogue that slates are chosen from."""
+        return self.desk.spaces.catalog
+
+    @property
+    def policy_names(self) -> tuple[str, ...]:
+        """The policies that can be asked for by name."""
+        return self.desk.spaces.usable
+
+    @property
+    def rebuilt(self) -> int:
+        """How many beliefs were folded anew from the log since the start."""
+        return self.desk.at_hand.rebuilt
+
+    def recommend(self, user: str, k: int = 10, *, preview: bool = False, **wishes: Any) -> Slate:
+        """Choose k items that this user has not been shown, and record the slate.
+
+        Wishes: diversity (0 to 1, for policies that have the knob), candidates (only these item ids), exclude (not
+        these), categories (only items with one of these), policy (another one than assigned), replaces (a slate to
+        withdraw if it is still open and nobody clicked in it; its items then count as never shown). The user's other
+        open slates are closed. Shown items come back, oldest first, when nothing else is left. A preview records
+        nothing.
+        """
+        if preview:
+            return self.preview(user, k, **wishes)
+        return self.recommend_later(user, k, **wishes).result()
+
+    def recommend_later(self, user: str, k: int = 10, **wishes: Any) -> Future[Slate]:
+        """Start to recommend; the future is set once the slate is durable."""
+        desk, request = self.desk, _request(user, k, wishes)
+        desk.space_for(request)
+        return self.store.submit(lambda transaction: serve(desk, transaction, request, record=True))
+
+    def preview(self, user: str, k: int = 10, **wishes: Any) -> Slate:
+        """Return what `recommend` would choose now, and record nothing."""
+        desk, request = self.desk, _request(user, k, wishes)
+        return self.store.read(lambda transaction: serve(desk, transaction, request, record=False))
+
+    def feedback(
+        self,
+        slate_id: str,
+        clicked: Iterable[ItemId] = (),
+        *,
+        retracted: Iterable[ItemId] = (),
+        event_id: str | None = None,
+        final: bool = True,
+    ) -> Receipt:
+        """Record what was clicked on a slate, all at once or click by click; it counts once however often it is sent.
+
+        final closes the slate: what was not clicked counts as not engaged. Later clicks still count. The same event_id
+        with the same content is a duplicate, with other content an error; without one it is made from the content.
+        """
+        return self.feedback_later(slate_id, clicked, retracted=retracted, event_id=event_id, final=final).result()
+
+    def feedback_later(
+        self,
+        slate_id: str,
+        clicked: Iterable[ItemId] = (),
+        *,
+        retracted: Iterable[ItemId] = (),
+        event_id: str | None = None,
+        final: bool = True,
+    ) -> Future[Receipt]:
+        """Start to record feedback; the future is set once it is durable."""
+        event = event_of(slate_id, clicked, retracted, event_id, final)
+        desk = self.desk
+        return self.store.submit(lambda transaction: answer(desk, transaction, event))
+
+    def explain(self, user: str) -> PersonView:
+        """Return what is thought of a user; someone never seen is thought of as the crowd."""
+        check_id("user", user)
+        spaces = self.desk.spaces
+        space = spaces.space(traffic.assigned(user, self.shares))
+        history = self.store.read(lambda transaction: _history(spaces, transaction, user))
+        return portray(user, spaces, space, history)
+
+    def export(self, user: str) -> dict[str, Any]:
+        """Return everything that is kept about a user, ready for JSON."""
+        check_id("user", user)
+        slates, answers = self.store.read(lambda t: (t.slates_of(user), t.answers_of(user)))
+        if not slates:
+            raise RequestError("nothing is kept about this user")
+        without_user = [{name: value for name, value in asdict(row).items() if name != "user"} for row in slates]
+        events = [{name: value for name, value in asdict(row).items() if name != "user"} for row in answers]
+        return {"user": user, "slates": without_user, "answers": events}
+
+    def forget(self, user: str) -> bool:
+        """Remove everything about a user; say whether there was anything."""
+        check_id("user", user)
+        found = self.store.submit(lambda transaction: _forget(transaction, user)).result()
+        self.desk.at_hand.drop(user)
+        return found
+
+    def experiments(self) -> list[PolicyResult]:
+        """Compare the policies by what users did with their slates."""
+        return traffic.results(self.store.read(lambda transaction: transaction.totals()), self.shares)
+
+    def close_expired(self, limit: int = 1_000) -> int:
+        """Close slates that waited for an answer longer than `reward_wait`; return how many."""
+        desk = self.desk
+        before = desk.clock() - self.reward_wait
+        expired = self.store.read(lambda transaction: transaction.expired(before, limit))
+        users = dict.fromkeys(row.user for row in expired)
+        waiting = [self.store.submit(partial(_close, desk, user, before)) for user in users]
+        return sum(future.result() for future in waiting)
+
+    def use_catalog(self, catalog: Catalog) -> None:
+        """Serve from another catalogue from now on; each belief is rebuilt from the log when its user comes back."""
+        self.desk = replace(self.desk, spaces=self._prepared(catalog))
+
+    def verify(self) -> Iterator[tuple[str, str | None]]:
+        """Yield every user and what is wrong with what is cached about them, if anything."""
+        for user in self.store.users():
+            yield user, self._problem(user)
+
+    def rebuild(self, user: str) -> None:
+        """Fold the belief of a user anew from the log."""
+        self.store.submit(lambda transaction: self.desk.refold(transaction, user)).result()
+
+    def close(self) -> None:
+        """Finish what was started and close the store."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _prepared(self, catalog: Catalog) -> Spaces:
+        spaces = Spaces(catalog)
+        for name in self.shares:
+            spaces.space(name)
+        return spaces
+
+    def _problem(self, user: str) -> str | None:
+        spaces = self.desk.spaces
+        try:
+            row, history = self.store.read(lambda t: (t.lock(user), _history(spaces, t, user)))
+        except StoreDamagedError as error:
+            return str(error)
+        if row.damaged:
+            return "the cached belief does not match its checksum; it will be rebuilt"
+        space = next((one for one in map(spaces.space, spaces.usable) if one.key == row.space), None)
+        if space is None or row.belief is None:
+            return None
+        counted = [one for one in history if one.slate.status == CLOSED]
+        distance = states.difference(states.from_bytes(row.belief), people.fold(space, counted))
+        return None if distance <= LARGEST_DIFFERENCE else f"the cached belief is {distance:.2g} away from the log"
+
+
+def _request(user: str, k: int, wishes: dict[str, Any]) -> Request:
+    lists = {name: None if given is None else tuple(given) for name, given in wishes.items() if name in LISTS}
+    exclude = lists.pop("exclude", None) or ()
+    return Request(user, k, exclude=exclude, **{**{n: v for n, v in wishes.items() if n not in LISTS}, **lists})
+
+
+LISTS = ("candidates", "exclude", "categories")
+
+
+def _history(spaces: Spaces, transaction: Transaction, user: str) -> list[people.Showing]:
+    return people.showings(spaces, transaction.slates_of(user), transaction.answers_of(user))
+
+
+def _close(desk: Desk, user: str, before: float, transaction: Transaction) -> int:
+    return close_open(desk, transaction, user, before)
+
+
+def _forget(transaction: Transaction, user: str) -> bool:
+    transaction.lock(user)
+    return transaction.forget(user)

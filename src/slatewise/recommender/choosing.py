@@ -1,0 +1,142 @@
+"""From a person and a request to a slate: what may be shown, what is chosen, and why."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slatewise.policies import Available, Policy, Slates
+from slatewise.randomness import Streams, user_keys
+from slatewise.recommender.people import Person
+from slatewise.recommender.spaces import Spaces
+from slatewise.recommender.views import RequestError, SlateItem
+from slatewise.store.protocol import ItemId
+
+Integers = NDArray[np.int64]
+
+MOST_ITEMS = 500
+LONGEST_ID = 256
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for; see `Recommender.recommend`."""
+
+    user: str
+    k: int = 10
+    diversity: float | None = None
+    candidates: tuple[ItemId, ...] | None = None
+    exclude: tuple[ItemId, ...] = ()
+    categories: tuple[str, ...] | None = None
+    policy: str | None = None
+    replaces: str | None = None
+
+    def __post_init__(self) -> None:
+        check_id("user", self.user)
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or not 1 <= self.k <= MOST_ITEMS:
+            raise RequestError(f"k must be a whole number from 1 to {MOST_ITEMS}")
+        if self.diversity is not None and not 0.0 <= self.diversity <= 1.0:
+            raise RequestError("diversity must lie between 0 (most relevant) and 1 (most varied)")
+
+
+def check_id(name: str, value: str) -> None:
+    """Refuse an id that is empty, too long, or holds what some store cannot keep."""
+    if not isinstance(value, str) or not 1 <= len(value) <= LONGEST_ID:
+        raise RequestError(f"{name} must be text of 1 to {LONGEST_ID} characters")
+    if any(one == "\0" or "\ud800" <= one <= "\udfff" for one in value):
+        raise RequestError(f"{name} holds a character that cannot be stored (NUL or half of a surrogate pair)")
+
+
+def choose(spaces: Spaces, person: Person, request: Request, seed: int) -> Slates:
+    """Choose a slate for one person."""
+    policy = tuned(person.space.policy, request.diversity)
+    random = Streams(seed, user_keys([request.user]), person.n_slates)
+    return policy.select(person.state, available(spaces, person.shown, request), request.k, random)
+
+
+def tuned(policy: Policy, diversity: float | None) -> Policy:
+    """Turn the diversity knob of a policy that has one."""
+    turn = getattr(policy, "with_diversity", None)
+    return policy if diversity is None or turn is None else turn(diversity)
+
+
+def available(spaces: Spaces, shown: Integers, request: Request) -> Available:
+    """Return what may be shown: what was asked for, less what was shown; the oldest return when too little is left."""
+    n_items = spaces.catalog.n_items
+    wanted = _wanted(spaces, request)
+    refused = spaces.numbers(request.exclude)
+    refused = np.unique(refused[refused >= 0])
+    seen = shown[~np.isin(shown, refused)] if refused.size else shown
+    if wanted is not None:
+        refused = refused[_isin(refused, wanted)]
+        seen = seen[_isin(seen, wanted)]
+    n_wanted = (n_items if wanted is None else len(wanted)) - len(refused)
+    missing = min(request.k, n_wanted) - (n_wanted - len(seen))
+    return Available(n_items, np.concatenate([refused, seen[max(missing, 0) :]]), wanted)
+
+
+def _wanted(spaces: Spaces, request: Request) -> Integers | None:
+    """Return the candidates that also have one of the categories, ascending; None means everything."""
+    wanted = None if request.candidates is None else np.unique(spaces.known_numbers(request.candidates, "candidates"))
+    if request.categories is None:
+        return wanted
+    members = _union([spaces.members(name) for name in dict.fromkeys(request.categories)])
+    return members if wanted is None else wanted[_isin(wanted, members)]
+
+
+def _union(groups: list[Integers]) -> Integers:
+    if not groups:
+        return np.empty(0, dtype=np.int64)
+    return groups[0] if len(groups) == 1 else np.unique(np.concatenate(groups))
+
+
+def _isin(numbers: Integers, ascending: Integers) -> NDArray[np.bool_]:
+    """Whether each number is in an ascending array, by bisection."""
+    if not len(ascending):
+        return np.zeros(len(numbers), dtype=np.bool_)
+    places = np.minimum(np.searchsorted(ascending, numbers), len(ascending) - 1)
+    return np.asarray(ascending[places] == numbers)
+
+
+def present(spaces: Spaces, person: Person, slates: Slates) -> tuple[SlateItem, ...]:
+    """Describe the chosen items of one person."""
+    numbers = slates.items[0][slates.items[0] >= 0]
+    why = spaces.reasons.of(numbers, person.liked)
+    columns = zip(
+        numbers.tolist(),
+        _finite(slates.probability[0]),
+        _finite(slates.deviation[0]),
+        slates.diversity_gain[0].tolist(),
+        why,
+        strict=False,
+    )
+    return tuple(
+        SlateItem(
+            *spaces.label(number),
+            probability=probability,
+            deviation=deviation,
+            diversity_gain=gain,
+            reason=reason,
+            because=None if liked is None else spaces.label(liked)[0],
+            because_title=None if liked is None else spaces.label(liked)[1],
+        )
+        for number, probability, deviation, gain, (reason, liked) in columns
+    )
+
+
+def variety(categories: NDArray[np.bool_]) -> float:
+    """Return the mean of 1 − Jaccard similarity over pairs of category sets (n_items, n_categories), 0 without any."""
+    n_items = len(categories)
+    if n_items < 2:
+        return 0.0
+    table = categories.astype(np.float64)
+    shared = table @ table.T
+    sizes = table.sum(axis=1)
+    united = sizes[:, None] + sizes[None, :] - shared
+    similar = shared / np.maximum(united, 1.0)
+    return float(1.0 - (similar.sum() - np.trace(similar)) / (n_items * (n_items - 1)))
+
+
+def _finite(values: NDArray[np.float64]) -> Iterable[float | None]:
+    return (value if np.isfinite(value) else None for value in values.tolist())

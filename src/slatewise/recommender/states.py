@@ -1,0 +1,53 @@
+"""A policy's state of one user as bytes, and back: named arrays in safetensors, symmetric matrices as triangles."""
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+
+from slatewise.policies import State
+
+TRIANGLE = "triangle of "
+
+
+def to_bytes(state: State) -> bytes:
+    """Encode the state of one user; arrays have a leading user axis of 1."""
+    return save(dict(_packed(name, np.ascontiguousarray(array)) for name, array in state.items()))
+
+
+def from_bytes(content: bytes) -> State:
+    """Decode what `to_bytes` made."""
+    return dict(_unpacked(name, array) for name, array in load(content).items())
+
+
+def difference(one: State, other: State) -> float:
+    """Return the largest difference between two states, relative to 1 + their size; infinite if they do not fit."""
+    if one.keys() != other.keys() or any(one[name].shape != other[name].shape for name in one):
+        return float("inf")
+    return max(
+        float(np.max(np.abs(one[name] - other[name]) / (1.0 + np.abs(other[name])), initial=0.0)) for name in one
+    )
+
+
+def _packed(name: str, array: NDArray[np.generic]) -> tuple[str, NDArray[np.generic]]:
+    """Keep only the upper triangle of a symmetric matrix."""
+    if array.ndim == 3 and array.shape[1] == array.shape[2] and np.array_equal(array[0], array[0].T):
+        return TRIANGLE + name, array[0][_triangle(array.shape[1])]
+    return name, array
+
+
+def _unpacked(name: str, array: NDArray[np.generic]) -> tuple[str, NDArray[np.generic]]:
+    if not name.startswith(TRIANGLE):
+        return name, array
+    dim = int((np.sqrt(8 * len(array) + 1) - 1) / 2)
+    matrix = np.empty((1, dim, dim), dtype=array.dtype)
+    rows, columns = _triangle(dim)
+    matrix[0, rows, columns] = array
+    matrix[0, columns, rows] = array
+    return name.removeprefix(TRIANGLE), matrix
+
+
+@lru_cache(maxsize=16)
+def _triangle(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    return np.triu_indices(dim)

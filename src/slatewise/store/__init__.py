@@ -1,0 +1,46 @@
+"""Stores: where slates, answers and beliefs survive, behind one small protocol.
+
+memory://                          nothing survives; for tests and first steps
+sqlite:///slates.db                one process on one machine (relative path; four slashes for an absolute one)
+postgresql://user@host/database    several processes or machines
+"""
+
+from collections.abc import Callable
+
+from slatewise.store.memory import MemoryStore
+from slatewise.store.protocol import Store, StoreDamagedError, StoreError, StoreFullError, StoreUnavailableError
+
+__all__ = ["STORES", "Store", "StoreDamagedError", "StoreError", "StoreFullError", "StoreUnavailableError", "open_store"]
+
+
+def _sqlite(url: str) -> Store:
+    try:
+        from slatewise.store.sqlite import SqliteStore
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("a SQLite store needs apsw: pip install 'slatewise[serve]'") from error
+    return SqliteStore.open(url.removeprefix("sqlite:///"))
+
+
+def _postgres(url: str) -> Store:
+    try:
+        from slatewise.store.postgres import PostgresStore
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("a PostgreSQL store needs psycopg: pip install 'slatewise[postgres]'") from error
+    return PostgresStore.open(url)
+
+
+STORES: dict[str, Callable[[str], Store]] = {
+    "memory": lambda _url: MemoryStore(),
+    "sqlite": _sqlite,
+    "postgresql": _postgres,
+}
+
+
+def open_store(url: str) -> Store:
+    """Open the store that a URL names; it is created if it does not exist yet."""
+    scheme = url.partition("://")[0]
+    if "://" not in url or scheme not in STORES:
+        raise ValueError(
+            f"store URL of kind {scheme[:20]!r} is not known; give memory://, sqlite:///FILE or postgresql://…"
+        )
+    return STORES[scheme](url)
