@@ -6,12 +6,12 @@ from concurrent.futures import Future
 from dataclasses import asdict, replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from slatewise.catalog import Catalog
 from slatewise.recommender import people, states, traffic
 from slatewise.recommender.answering import answer, event_of
-from slatewise.recommender.choosing import Request, check_id
+from slatewise.recommender.choosing import Request, Wishes, check_id
 from slatewise.recommender.people import PeopleAtHand
 from slatewise.recommender.portrait import portray
 from slatewise.recommender.serving import Desk, close_open, serve
@@ -72,28 +72,46 @@ class Recommender:
         """How many beliefs were folded anew from the log since the start."""
         return self.desk.at_hand.rebuilt
 
-    def recommend(self, user: str, k: int = 10, *, preview: bool = False, **wishes: Any) -> Slate:
+    def recommend(
+        self,
+        user: str,
+        k: int = 10,
+        *,
+        diversity: float | None = None,
+        candidates: Iterable[ItemId] | None = None,
+        exclude: Iterable[ItemId] | None = None,
+        categories: Iterable[str] | None = None,
+        policy: str | None = None,
+        replaces: str | None = None,
+        preview: bool = False,
+    ) -> Slate:
         """Choose k items that this user has not been shown, and record the slate.
 
-        Wishes: diversity (0 to 1, for policies that have the knob), candidates (only these item ids), exclude (not
-        these), categories (only items with one of these), policy (another one than assigned), replaces (a slate to
-        withdraw if it is still open and nobody clicked in it; its items then count as never shown). The user's other
-        open slates are closed. Shown items come back, oldest first, when nothing else is left. A preview records
-        nothing.
+        diversity: 0 (most relevant) to 1 (most varied), for policies that have the knob; candidates: only these item
+        ids; exclude: not these; categories: only items with one of these; policy: another one than the user's own;
+        replaces: a slate to withdraw if it is still open and nobody clicked in it, its items then count as never
+        shown. The user's other open slates are closed. Shown items come back, oldest first, when nothing else is left.
+        A preview is what would be chosen now; nothing is recorded.
         """
-        if preview:
-            return self.preview(user, k, **wishes)
-        return self.recommend_later(user, k, **wishes).result()
+        wishes = Wishes(
+            diversity=diversity,
+            candidates=candidates,
+            exclude=exclude,
+            categories=categories,
+            policy=policy,
+            replaces=replaces,
+        )
+        return self.preview(user, k, **wishes) if preview else self.recommend_later(user, k, **wishes).result()
 
-    def recommend_later(self, user: str, k: int = 10, **wishes: Any) -> Future[Slate]:
+    def recommend_later(self, user: str, k: int = 10, **wishes: Unpack[Wishes]) -> Future[Slate]:
         """Start to recommend; the future is set once the slate is durable."""
-        desk, request = self.desk, _request(user, k, wishes)
+        desk, request = self.desk, Request.of(user, k, wishes)
         desk.space_for(request)
         return self.store.submit(lambda transaction: serve(desk, transaction, request, record=True))
 
-    def preview(self, user: str, k: int = 10, **wishes: Any) -> Slate:
+    def preview(self, user: str, k: int = 10, **wishes: Unpack[Wishes]) -> Slate:
         """Return what `recommend` would choose now, and record nothing."""
-        desk, request = self.desk, _request(user, k, wishes)
+        desk, request = self.desk, Request.of(user, k, wishes)
         return self.store.read(lambda transaction: serve(desk, transaction, request, record=False))
 
     def feedback(
@@ -209,15 +227,6 @@ class Recommender:
         counted = [one for one in history if one.slate.status == CLOSED]
         distance = states.difference(states.from_bytes(row.belief), people.fold(space, counted))
         return None if distance <= LARGEST_DIFFERENCE else f"the cached belief is {distance:.2g} away from the log"
-
-
-def _request(user: str, k: int, wishes: dict[str, Any]) -> Request:
-    lists = {name: None if given is None else tuple(given) for name, given in wishes.items() if name in LISTS}
-    exclude = lists.pop("exclude", None) or ()
-    return Request(user, k, exclude=exclude, **{**{n: v for n, v in wishes.items() if n not in LISTS}, **lists})
-
-
-LISTS = ("candidates", "exclude", "categories")
 
 
 def _history(spaces: Spaces, transaction: Transaction, user: str) -> list[people.Showing]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +20,36 @@ MOST_ITEMS = 500
 LONGEST_ID = 256
 
 
+class Wishes(TypedDict, total=False):
+    """What can be asked of a slate besides its length; see `Recommender.recommend`."""
+
+    diversity: float | None
+    candidates: Iterable[ItemId] | None
+    exclude: Iterable[ItemId] | None
+    categories: Iterable[str] | None
+    policy: str | None
+    replaces: str | None
+
+
 @dataclass(frozen=True)
 class Request:
-    """What is asked for; see `Recommender.recommend`."""
+    """A slate that is asked for, checked."""
 
     user: str
     k: int = 10
     diversity: float | None = None
     candidates: tuple[ItemId, ...] | None = None
-    exclude: tuple[ItemId, ...] = ()
+    exclude: tuple[ItemId, ...] | None = None
     categories: tuple[str, ...] | None = None
     policy: str | None = None
     replaces: str | None = None
+
+    @classmethod
+    def of(cls, user: str, k: int, wishes: Wishes) -> Self:
+        """Take what iterables hold."""
+        kept = {name: wishes.get(name) for name in ("diversity", "policy", "replaces")}
+        lists = {name: wishes.get(name) for name in ("candidates", "exclude", "categories")}
+        return cls(user, k, **kept, **{name: None if given is None else tuple(given) for name, given in lists.items()})  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
         check_id("user", self.user)
@@ -65,7 +84,7 @@ def available(spaces: Spaces, shown: Integers, request: Request) -> Available:
     """Return what may be shown: what was asked for, less what was shown; the oldest return when too little is left."""
     n_items = spaces.catalog.n_items
     wanted = _wanted(spaces, request)
-    refused = spaces.numbers(request.exclude)
+    refused = spaces.numbers(request.exclude or ())
     refused = np.unique(refused[refused >= 0])
     seen = shown[~np.isin(shown, refused)] if refused.size else shown
     if wanted is not None:
