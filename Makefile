@@ -32,7 +32,7 @@ lint: $(INSTALLED) ## Style, types and the direction of imports
 	$(BIN)/lint-imports --no-logo
 
 bench: $(INSTALLED) ## Speed and memory, as ratios of one run
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/slatewise bench $(ARGS)
 
 reproduce: $(INSTALLED) ## The paper's tables and figures
 	$(BIN)/slatewise reproduce $(or $(ARGS),all --data ml-100k)

@@ -1,11 +1,15 @@
 """Fixtures that every test may use; what a machine lacks is skipped loudly, and is a failure in CI."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.postgres import Server
 
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
@@ -37,3 +41,12 @@ def real_data() -> Path:
     if not (REAL_DATA / "ml-100k.zip").is_file():
         missing(f"the directory with real data (SLATEWISE_DATA={REAL_DATA})")
     return REAL_DATA
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator["Server"]:
+    """A throw-away PostgreSQL server, started once."""
+    from tests.postgres import throw_away_server
+
+    with throw_away_server() as server:
+        yield server

@@ -1,14 +1,17 @@
 import json
 import re
+import shutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
 import pytest
+from playwright.sync_api import sync_playwright
 
 from slatewise.data.tables import DataError
 from slatewise.lab import metrics
@@ -30,10 +33,17 @@ from slatewise.report import (
     versions,
     write_report,
 )
+from slatewise.report.beside_figure import figures_beside
 from slatewise.report.drawing import INK
 from slatewise.report.figures import Point, figure_alpha, figure_size, scatter_precision_diversity
 from slatewise.report.html import page
 from slatewise.report.parts import COUNT, csv_text
+from tests.conftest import missing
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+Theme = Literal["light", "dark"]
 
 HALF_DIGIT = 0.5e-4
 CATEGORIES = np.random.default_rng(0).random((60, 5)) < 0.4
@@ -269,6 +279,90 @@ def test_figures_are_images_that_take_the_colours_of_the_page(name: str) -> None
     assert INK not in figure.svg
     sizes = [float(size) for size in re.findall(r"font(?:-size)?: ([\d.]+)px", figure.svg)]
     assert min(sizes) >= 9
+
+
+def test_our_values_stand_beside_the_papers_in_a_picture() -> None:
+    document = table2_json(results(records()), "ml-1m", 2)
+    precision, diversity = figures_beside(document)
+    [mmr, _, popular] = document["rows"]
+    assert f"MMR: ours {mmr['p@50']:.3f}, the paper's {mmr['paper']['p@50']:.3f}" in precision.description
+    assert "DC²B: ours" in diversity.description
+    assert popular["paper"] is None
+    assert "popular" not in precision.svg
+    assert figures_beside({**document, "rows": [popular]}) == ()
+
+
+LOOK = """() => {
+    const colour = (element, name) => getComputedStyle(element).getPropertyValue(name);
+    const words = [...document.querySelectorAll('body *')].filter(e => [...e.childNodes].some(
+        n => n.nodeType === 3 && n.textContent.trim()) && e.localName !== 'style');
+    return {
+        overflow: document.documentElement.scrollWidth - innerWidth,
+        paper: colour(document.body, 'background-color'),
+        inks: words.map(e => colour(e, e.ownerSVGElement ? 'fill' : 'color')),
+        lines: [...document.querySelectorAll('svg path')].map(e => colour(e, 'stroke')).filter(c => c !== 'none'),
+        sizes: words.filter(e => e.ownerSVGElement).map(
+            e => parseFloat(colour(e, 'font-size')) * Math.hypot(e.getScreenCTM().a, e.getScreenCTM().b)),
+    };
+}"""
+
+
+def luminance(color: str) -> float:
+    red, green, blue = (int(number) / 255 for number in re.findall(r"\d+", color)[:3])
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in (red, green, blue)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        missing("Chromium")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+def look(browser: "Browser", path: Path, theme: Theme, width: int) -> dict[str, Any]:
+    """Open a report and measure what a reader would see; a request that leaves the file is an error."""
+    page = browser.new_page(color_scheme=theme, viewport={"width": width, "height": 900})
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(path.as_uri())
+    seen: dict[str, Any] = page.evaluate(LOOK)
+    page.close()
+    assert requests == [path.as_uri()]
+    return seen
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1280])
+def test_a_reader_sees_everything(browser: "Browser", made: Report, tmp_path: Path, theme: Theme, width: int) -> None:
+    """In both themes, on a phone and on a desk: nothing hangs over, every word and line stands out from its ground."""
+    seen = look(browser, write_report(tmp_path, made), theme, width)
+    assert seen["overflow"] <= 0
+    assert (luminance(seen["paper"]) < 0.05) == (theme == "dark")
+    assert len(seen["inks"]) > 100
+    assert min(contrast(ink, seen["paper"]) for ink in seen["inks"]) >= 4.5
+    assert min(contrast(line, seen["paper"]) for line in seen["lines"]) >= 3
+    assert min(seen["sizes"]) >= (7.5 if width == 320 else 12)
+
+
+def test_what_a_reader_could_not_see_is_found(browser: "Browser", made: Report, tmp_path: Path) -> None:
+    path = write_report(tmp_path, made)
+    html = path.read_text(encoding="utf-8")
+    path.write_text(
+        html.replace("</h1>", '</h1><div style="color: #333; width: 2000px">hidden</div>'), encoding="utf-8"
+    )
+    seen = look(browser, path, "dark", 1280)
+    assert seen["overflow"] > 0
+    assert min(contrast(ink, seen["paper"]) for ink in seen["inks"]) < 4.5
 
 
 def test_versions_and_machine_say_what_results_depend_on() -> None:

@@ -214,7 +214,7 @@ def test_float32_vectors_give_the_slate_of_their_float64_copies() -> None:
 
 def test_column_ordered_tables_are_not_copied() -> None:
     table = np.asfortranarray(np.ones((50, 3), dtype=np.float32))
-    assert np.shares_memory(ItemVectors.of(table).columns, table)
+    assert np.shares_memory(ItemVectors.of(table).everything.columns, table)
 
 
 def test_inputs_are_left_alone() -> None:

@@ -3,6 +3,7 @@
 The names below are loaded when they are first used, so that `import slatewise` is quick and needs only numpy.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from slatewise.catalog import Catalog as Catalog
     from slatewise.data.dataset import Dataset as Dataset
     from slatewise.policies import make_policy as make_policy
+
+if sys.version_info < (3, 11):  # noqa: UP036 (a checkout can be run without being installed)
+    raise ImportError(f"slatewise needs Python 3.11 or newer, and this is {sys.version.split()[0]}", name=__name__)
 
 _HOMES = {"Catalog": "catalog", "Dataset": "data.dataset", "make_policy": "policies"}
 

@@ -21,8 +21,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, _stop)
     try:
         app()
-    except (DataError, CatalogError, ArithmeticError, ModuleNotFoundError) as error:
+    except (DataError, CatalogError, ArithmeticError) as error:
         sys.exit(f"error: {error}")
+    except ModuleNotFoundError as error:
+        missing = f"{error.name} is not installed here: pip install 'slatewise[all]'"
+        sys.exit(f"error: {missing if error.name else error}")
     except OSError as error:
         sys.exit(f"error: {error.strerror or error}: {error.filename}" if error.filename else f"error: {error}")
     except SystemExit as stop:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from slatewise.cli import catalog, data, demo, reproduce, train, tune
+from slatewise.cli import bench, catalog, data, demo, keys, reproduce, run, serve, train, tune
 from slatewise.version import __version__
 
 app = typer.Typer(
@@ -17,10 +17,14 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.command("train", epilog=train.EXAMPLE)(train.train)
 app.add_typer(catalog.app, name="catalog")
+app.command("run", epilog=run.EXAMPLE)(run.run)
 app.command("reproduce", epilog=reproduce.EXAMPLE)(reproduce.reproduce)
 app.command("report", epilog=reproduce.REPORT_EXAMPLE)(reproduce.report)
 app.command("tune", epilog=tune.EXAMPLE)(tune.tune)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
+app.command("serve", epilog=serve.EXAMPLE)(serve.serve)
+app.add_typer(keys.app, name="keys")
+app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
 
 
 def _version(wanted: bool) -> None:

@@ -1,30 +1,59 @@
-"""`slatewise demo`: from nothing to a trained catalogue and slates that learn, in one command."""
+"""`slatewise demo`: from nothing to a page that learns, in one command."""
 
+import os
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from slatewise.cli.console import stdout, tell, transfer
-from slatewise.cli.train import train_and_show
+from slatewise.cli.train import train_catalog
+from slatewise.version import __version__
 
 if TYPE_CHECKING:
     from slatewise.catalog import Catalog
     from slatewise.data.dataset import Dataset
+    from slatewise.service.settings import Settings
 
-EXAMPLE = "Example: slatewise demo --likes Comedy"
-SLATES, PLACES = 4, 5
+EXAMPLE = "Example: slatewise demo --port 9000 --no-browser"
+PORTS_TRIED = 20
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Directory for the catalogue.")] = Path("demo"),
-    likes: Annotated[str, typer.Option(help="The category a made-up newcomer likes.")] = "Sci-Fi",
+    out: Annotated[Path, typer.Option(help="Directory for the catalogue and the visitors' slates.")] = Path("demo"),
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port; if it is taken, the next free one.")] = 8000,
+    browser: Annotated[bool, typer.Option(help="Open the page where there is a desktop.")] = True,
+    check: Annotated[bool, typer.Option("--check", help="Ask for a slate, click, ask again, and stop.")] = False,
 ) -> None:
-    """Get ML-100K (or, where it cannot be had, a synthetic world), train, and let a newcomer answer four slates."""
-    catalog = train_and_show(_data(), out, {"seed": 0}, json=False)
-    _show_learning(catalog, likes if likes in catalog.category_names else catalog.category_names[0])
+    """Get ML-100K (or, where it cannot be had, a synthetic world), train, and serve a page that learns from clicks.
+
+    What was trained is used again the next time; what visitors clicked is kept in slates.db beside it.
+    """
+    from slatewise.service.settings import BadSettingsError
+    from slatewise.store import StoreError
+
+    _check_place(out)
+    _catalog(_data(), out)
+    try:
+        _serve(out, port, browser, check)
+    except (BadSettingsError, StoreError) as error:
+        sys.exit(f"error: {error}")
+
+
+def _check_place(out: Path) -> None:
+    """Refuse a directory that cannot be written before anything is fetched."""
+    from slatewise.data.tables import DataError
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{out} cannot be made: {error.strerror}; choose another directory with --out") from error
+    if not os.access(out, os.W_OK):
+        raise DataError(f"{out} cannot be written; choose another directory with --out")
 
 
 def _data() -> "Dataset":
@@ -40,25 +69,60 @@ def _data() -> "Dataset":
         return make_world().dataset
 
 
-def _show_learning(catalog: "Catalog", category: str) -> None:
-    """Print the slates of someone never seen before, who clicks whatever belongs to one category."""
-    import numpy as np
+def _catalog(dataset: "Dataset", out: Path) -> "Catalog":
+    """Train, unless the very same was trained before."""
+    from slatewise.catalog import Catalog, CatalogError
+    from slatewise.catalog.embeddings import BprSettings
 
-    from slatewise.policies import make_policy
-    from slatewise.randomness import Streams, user_keys
+    settings = BprSettings()
+    wanted = (__version__, {"method": "bpr", **asdict(settings)}, dataset.digest)
+    with suppress(CatalogError):
+        found = Catalog.load(out)
+        if _made_from(found) == wanted:
+            tell(f"the catalogue in {out} is up to date")
+            return found
+    catalog = train_catalog(dataset, settings)
+    catalog.save(out)
+    return catalog
 
-    policy = make_policy("dc2b-calibrated", catalog)
-    liked = catalog.categories[:, catalog.category_names.index(category)]
-    state, available = policy.start(1), np.ones((1, catalog.n_items), dtype=bool)
-    title = Text(f"a newcomer who clicks only {category}")
-    table = Table(*(f"slate {number + 1}" for number in range(SLATES)), title=title)
-    columns = []
-    for step in range(SLATES):
-        slates = policy.select(state, available, PLACES, Streams(0, user_keys(["newcomer"]), step))
-        items = slates.items[0]
-        state = policy.update(state, slates, liked[slates.items])
-        available[0, items] = False
-        columns.append([f"{'✓' if liked[item] else '·'} {catalog.titles[item]}" for item in items])
-    for row in zip(*columns, strict=True):
-        table.add_row(*map(Text, row))
-    stdout.print(table)
+
+def _made_from(catalog: "Catalog") -> tuple[object, ...]:
+    about = catalog.about
+    return about.get("slatewise"), about.get("training"), about.get("data", {}).get("sha256")
+
+
+def _serve(out: Path, port: int, browser: bool, check: bool) -> None:
+    from slatewise.cli.visitor import Visitor
+    from slatewise.service.server import make_recommender, serve_alone
+    from slatewise.service.settings import Settings
+
+    store = f"sqlite:///{out / 'slates.db'}"
+    settings = Settings(catalog=out, store=store, host="127.0.0.1", port=port, keys=out / "keys.json")  # type: ignore[arg-type]
+    listener = _listen(settings)
+    recommender = make_recommender(settings)
+    port = listener.getsockname()[1]
+    stdout.print(f"the page is at http://127.0.0.1:{port} (Ctrl-C stops)", markup=False, soft_wrap=True)
+    visitor = Visitor(port, checks=check, browses=browser)
+    visitor.start()
+    try:
+        serve_alone(settings, listener, recommender)
+    except SystemExit:
+        if not check:
+            raise
+    if check and visitor.problem:
+        sys.exit(f"error: {visitor.problem}")
+
+
+def _listen(settings: "Settings") -> socket.socket:
+    """Open the port that was asked for, or the next free one."""
+    from slatewise.service.server import listen
+    from slatewise.service.settings import BadSettingsError
+
+    last = min(settings.port + PORTS_TRIED, 65_535)
+    for port in range(settings.port, last):
+        with suppress(BadSettingsError):
+            listener = listen(settings.model_copy(update={"port": port}))
+            if port != settings.port:
+                tell(f"port {settings.port} is taken, so the demo takes {port}")
+            return listener
+    return listen(settings.model_copy(update={"port": last}))

@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,6 +49,16 @@ class Request:
     force: bool
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where records are kept, and who makes them: so many processes (None: one per core), or a Dask cluster."""
+
+    folder: Path
+    workers: int | None = None
+    cluster: str | None = None
+    again: bool = False
+
+
 def reproduce(
     target: Target,
     data: Data = None,
@@ -77,7 +88,7 @@ def reproduce(
     evidence = {}
     for name in TARGETS[target]:
         experiment = find_experiment(name, splits, seed)
-        results = _results(experiment, dataset, request.out / "records", workers or os.cpu_count() or 1)
+        results = results_of(experiment, dataset, Place(request.out / "records", workers))
         evidence[name] = Evidence(experiment, results)
     _present(request, dataset, evidence, json)
 
@@ -103,18 +114,19 @@ def _refuse_another(request: Request, data: tuple[str, str]) -> None:
         refuse_another(request.out, _report(request, data, ()))
 
 
-def _results(experiment: "Experiment", dataset: "Dataset", folder: Path, workers: int) -> "Results":
+def results_of(experiment: "Experiment", dataset: "Dataset", place: Place) -> "Results":
     """Run an experiment, unless its very records are there already."""
     from slatewise.data.tables import DataError
     from slatewise.lab.experiment import load_results, n_tasks, run, save_results
 
-    try:
-        results = load_results(folder, experiment, dataset)
-        tell(f"{experiment.name}: records of the same experiment found in {folder}, not simulated again")
-    except DataError:
-        with steps(experiment.name, n_tasks(experiment)) as one_task:
-            results = run(experiment, dataset, workers, one_task)
-        save_results(results, folder, experiment, dataset)
+    if not place.again:
+        with suppress(DataError):
+            results = load_results(place.folder, experiment, dataset)
+            tell(f"{experiment.name}: records of the same experiment found in {place.folder}, not simulated again")
+            return results
+    with steps(experiment.name, n_tasks(experiment, dataset)) as one_task:
+        results = run(experiment, dataset, place.workers or os.cpu_count() or 1, one_task, place.cluster)
+    save_results(results, place.folder, experiment, dataset)
     return results
 
 
@@ -161,7 +173,7 @@ def _report(request: Request, data: tuple[str, str], sections: "tuple[Section, .
     from slatewise.report import Report, machine, versions
 
     return Report(
-        title=f"slatewise reproduces {request.target}",
+        title=f"slatewise reproduces {'the paper' if request.target == 'all' else request.target}",
         command=_command(),
         data=data[0],
         digest=data[1],

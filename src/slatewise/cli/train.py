@@ -11,6 +11,7 @@ from slatewise.cli.inputs import Data, Interactions, Items, Json, OwnTables, Pos
 
 if TYPE_CHECKING:
     from slatewise.catalog import Catalog
+    from slatewise.catalog.embeddings import BprSettings
     from slatewise.data.dataset import Dataset
 
 EXAMPLE = "Example: slatewise train --interactions likes.csv --items items.csv --positive '>= 4' --out shop"
@@ -42,22 +43,26 @@ def train(
     dataset = load_dataset(data, OwnTables(interactions, items, positive, not rated_items_only))
     if train_share < 1:
         dataset, _ = dataset.split(1 - train_share, seed)
-    train_and_show(dataset, out, {"dim": dim, "epochs": epochs, "seed": seed}, json)
+    _train_and_show(dataset, out, {"dim": dim, "epochs": epochs, "seed": seed}, json)
 
 
-def train_and_show(dataset: "Dataset", out: Path, settings: dict[str, Any], json: bool) -> "Catalog":
-    """Train with a progress bar, save, and print what came out."""
-    from slatewise.catalog import Catalog
+def _train_and_show(dataset: "Dataset", out: Path, settings: dict[str, Any], json: bool) -> None:
+    """Train, save, and print what came out."""
     from slatewise.catalog.embeddings import BprSettings
 
-    chosen = BprSettings(**settings)
-    tell(f"training on {dataset}")
-    with steps("training", chosen.epochs) as one_epoch:
-        catalog = Catalog.train(dataset, chosen, one_epoch)
+    catalog = train_catalog(dataset, BprSettings(**settings))
     sha256 = catalog.save(out)
     if json:
         print_json({"directory": str(out), "sha256": sha256, "items": catalog.n_items, **catalog.about})
-        return catalog
+        return
     show_catalog(catalog)
     stdout.print(f"written to {out} (sha256 {sha256})", markup=False, soft_wrap=True)
-    return catalog
+
+
+def train_catalog(dataset: "Dataset", settings: "BprSettings") -> "Catalog":
+    """Train with a progress bar."""
+    from slatewise.catalog import Catalog
+
+    tell(f"training on {dataset}")
+    with steps("training", settings.epochs) as one_epoch:
+        return Catalog.train(dataset, settings, one_epoch)

@@ -192,7 +192,8 @@ def _copies(source: Source, directory: Path) -> list[Path]:
 
 def _from_directory(source: Source, directory: Path, tell: Report) -> Fetched:
     stem = source.stems[0]
-    failure = DataError(f"{directory} (SLATEWISE_DATA) has neither {stem}.zip nor a folder {stem}")
+    lacks = f"has neither {stem}.zip nor a folder {stem}" if directory.is_dir() else "does not exist"
+    failure = DataError(f"{directory} (SLATEWISE_DATA) {lacks}")
     for path in _copies(source, directory):
         try:
             return _from_copy(source, path, tell)

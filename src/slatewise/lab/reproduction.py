@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from slatewise.data.dataset import Dataset
 from slatewise.lab.beyond import Cell, cells, cells_table, pareto_figure
-from slatewise.lab.experiment import Experiment, Results, load_experiment
+from slatewise.lab.experiment import Experiment, Results, load_experiment, shipped
 from slatewise.lab.metrics import per_split, per_user, precision_by_interaction, summary
 from slatewise.report import Comparison, Section, Table, table1, table1_rows, table2, table2_json, table3, table3_rows
+from slatewise.report.beside_figure import figures_beside
 from slatewise.report.figures import figure_alpha, figure_course, figure_size
 
 TARGETS: dict[str, tuple[str, ...]] = {
@@ -43,10 +43,7 @@ class Evidence:
 
 def find_experiment(name: str, splits: int, seed: int) -> Experiment:
     """Load one of the experiments that come with slatewise."""
-    package = Path(__file__).resolve().parents[1]
-    installed, checkout = package / "experiments", package.parents[1] / "experiments"
-    folder = installed if installed.is_dir() else checkout
-    return replace(load_experiment(folder / f"{name}.toml"), splits=splits, seed=seed)
+    return replace(load_experiment(shipped()[name]), splits=splits, seed=seed)
 
 
 def sections(target: str, dataset: Dataset, evidence: dict[str, Evidence]) -> tuple[Section, ...]:
@@ -147,10 +144,10 @@ def _table1_section(dataset: Dataset, _evidence: dict[str, Evidence]) -> Section
 
 
 def _table2_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
-    table = table2(DOCUMENTS["table2"](dataset, evidence))
+    document = DOCUMENTS["table2"](dataset, evidence)
     choices = evidence["table2"].results.choices
-    tables = (table, _choices_table(choices)) if len(choices) else (table,)
-    return Section("Table 2: precision and diversity", tables=tables)
+    tables = (table2(document), *([_choices_table(choices)] if len(choices) else []))
+    return Section("Table 2: precision and diversity", tables=tables, figures=figures_beside(document))
 
 
 def _comparison_section(name: str, heading: str) -> Callable[[Dataset, dict[str, Evidence]], Section]:
@@ -210,7 +207,8 @@ def _alpha_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
 def _size_section(_dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
     course = precision_by_interaction(evidence["figure-size"].results.records)
     frame = course.with_columns(size=pl.col("policy").cast(pl.Int64))
-    table = Table("size", "DC²B by size of slate", ("size", "items shown", "precision"), tuple(_course(frame)))
+    rows = tuple((size, f"{shown:g}", precision) for size, shown, precision in _course(frame))
+    table = Table("size", "DC²B by size of slate", ("size", "items shown", "precision"), rows)
     return Section("Figure: the size of the slate", tables=(table,), figures=(figure_size(frame),))
 
 

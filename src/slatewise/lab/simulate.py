@@ -12,6 +12,7 @@ from slatewise.policies.protocol import Policy, Slates, State
 from slatewise.randomness import Streams, user_keys
 
 CHUNK_CELLS = 2_000_000
+MOST_USERS = 2_000
 LEAST_PROBABILITY = 1e-9
 
 
@@ -31,12 +32,17 @@ def simulate(policy: Policy, people: Dataset, session: Session | None = None, ch
     bounded by memory; neither their size nor the order of users changes any record.
     """
     session = session or Session()
-    size = chunk or max(1, CHUNK_CELLS // people.n_items)
+    size = chunk or users_at_once(people.n_items)
     parts = [
         _answer(policy, people, np.arange(start, min(start + size, people.n_users)), session)
         for start in range(0, people.n_users, size)
     ]
     return pl.concat(parts)
+
+
+def users_at_once(n_items: int) -> int:
+    """How many users are worked on together: their tables (n_users, n_items) and their beliefs must fit in memory."""
+    return min(MOST_USERS, max(1, CHUNK_CELLS // n_items))
 
 
 def _answer(policy: Policy, people: Dataset, users: NDArray[np.int64], session: Session) -> pl.DataFrame:

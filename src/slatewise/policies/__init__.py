@@ -12,8 +12,9 @@ from slatewise.policies.dc2b import Dc2b
 from slatewise.policies.ease import Ease
 from slatewise.policies.ec_bandit import EcBandit
 from slatewise.policies.protocol import Policy, Slates, State
+from slatewise.slates import Available
 
-__all__ = ["POLICIES", "Policy", "Slates", "State", "make_policy", "policy_options"]
+__all__ = ["POLICIES", "Available", "Policy", "Slates", "State", "make_policy", "policy_options"]
 
 POLICIES: dict[str, Callable[..., Policy]] = {
     "logrank": LogRank,

@@ -10,15 +10,19 @@ from slatewise.catalog import Catalog
 from slatewise.policies.protocol import (
     Booleans,
     Floats,
+    Integers,
     Slates,
     State,
     at_items,
     check_not_negative,
     check_positive,
-    pick,
+    for_all,
+    for_one,
     scaled_vectors,
+    symmetric,
 )
 from slatewise.randomness import Streams
+from slatewise.slates import Available
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,18 +41,29 @@ class C2Ucb:
     exploration: float = 1.0
     vector_length: float | None = None
     one_at_a_time = False
+    additive = True
 
     def __post_init__(self) -> None:
         check_positive("ridge", self.ridge)
         check_positive("noise", self.noise)
         check_not_negative("entropy_weight", self.entropy_weight)
         check_not_negative("exploration", self.exploration)
+        check_positive("vector_length", self.length)
+
+    @property
+    def length(self) -> float:
+        """The root mean square length of the x_i."""
+        return float(np.sqrt(self.catalog.dim)) if self.vector_length is None else self.vector_length
+
+    @property
+    def stored_entropy(self) -> rules.Entropy:
+        """The regulariser for stored vectors; every gain is less by λ log length, whatever the item."""
+        return rules.Entropy(self.entropy_weight, self.noise / self.length)
 
     @cached_property
     def vectors(self) -> Floats:
-        """The item vectors x_i (n_items, dim)."""
-        default = float(np.sqrt(self.catalog.dim))
-        return scaled_vectors(self.catalog, default if self.vector_length is None else self.vector_length)
+        """The item vectors x_i (n_items, dim), for batches."""
+        return scaled_vectors(self.catalog, self.length)
 
     @cached_property
     def products(self) -> Floats:
@@ -60,27 +75,67 @@ class C2Ucb:
         """The vectors as the slate rules want them."""
         return rules.ItemVectors.of(self.vectors)
 
+    @cached_property
+    def stored_vectors(self) -> rules.ItemVectors:
+        """The catalogue's vectors, for one user: the x_i before they are scaled."""
+        return rules.ItemVectors(self.catalog.vectors)
+
+    @cached_property
+    def bounds(self) -> rules.LinearBounds:
+        """What bounds a gain beside θ̂·x: V is at least λ₀I, so √(xᵀV⁻¹x) ≤ |x| / √λ₀; and the entropy of x alone."""
+        squared = rules.squared_lengths(self.catalog.vectors)
+        width = self.exploration * self.length * np.sqrt(squared / self.ridge)
+        return rules.LinearBounds.of(self.catalog.vectors, width + self.stored_entropy.largest_gain(squared))
+
     def start(self, n_users: int) -> State:
         """V = λ₀I and nothing seen."""
         dim = self.catalog.dim
         return {"gram": np.tile(self.ridge * np.eye(dim), (n_users, 1, 1)), "reward": np.zeros((n_users, dim))}
 
-    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+    def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Choose greedily by upper confidence bound plus entropy."""
         del random
         inverse = np.linalg.inv(state["gram"])
-        estimate = np.matmul(inverse, state["reward"][:, :, None])[:, :, 0] @ self.vectors.T
+        theta = np.matmul(inverse, state["reward"][:, :, None])[:, :, 0]
+        if len(theta) == 1:
+            choice = self._choose_alone(theta[0], inverse[0], for_one(available, self.catalog.n_items), k)
+        else:
+            choice = self._choose_together(theta, inverse, for_all(available, len(theta)), k)
+        shown = self._at(choice.items)
+        estimate = np.matmul(shown, theta[:, :, None])[:, :, 0]
+        width = np.sqrt(np.maximum((np.matmul(shown, inverse) * shown).sum(axis=2), 0.0))
+        return Slates(choice.items, np.clip(estimate, 0.0, 1.0), width, choice.variety)
+
+    def _choose_together(self, theta: Floats, inverse: Floats, available: Booleans, k: int) -> rules.Choice:
+        """Choose for a batch of users."""
         width = np.sqrt(np.maximum(inverse.reshape(len(inverse), -1) @ self.products.T, 0.0))
-        scores = estimate + self.exploration * width
+        scores = theta @ self.vectors.T + self.exploration * width
         entropy = rules.Entropy(self.entropy_weight, self.noise)
-        choice = rules.entropy_greedy(scores, self.item_vectors, available, k, entropy)
-        probability = np.clip(pick(estimate, choice.items), 0.0, 1.0)
-        gain = np.where(choice.items >= 0, choice.gains - pick(scores, choice.items), 0.0)
-        return Slates(choice.items, probability, pick(width, choice.items), gain)
+        return rules.entropy_greedy(scores, self.item_vectors, available, k, entropy)
+
+    def _choose_alone(self, theta: Floats, inverse: Floats, available: Available, k: int) -> rules.Choice:
+        """Choose for one user."""
+        weights, spread = self.length * theta, self.length**2 * inverse
+
+        def scores(items: Integers) -> Floats:
+            rows = self.catalog.vectors[items].astype(np.float64)
+            width = np.sqrt(np.maximum(((rows @ spread) * rows).sum(axis=1), 0.0))
+            upper: Floats = self.stored_vectors.products(items, weights) + self.exploration * width
+            return upper
+
+        promise = self.bounds.promise(weights, available, scores)
+        choice = rules.choose_alone(promise, self.stored_vectors, k, rules.entropy_rule(self.stored_entropy))
+        scale = self.entropy_weight * np.log(self.length) * (choice.items >= 0)
+        return rules.Choice(choice.items, choice.gains + scale, choice.variety + scale)
+
+    def _at(self, items: Integers) -> Floats:
+        """Return the x_i of chosen items (n_users, k)."""
+        scaled: Floats = at_items(self.catalog.vectors, items).astype(np.float64) * self.length
+        return scaled
 
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """Add the shown vectors and their rewards."""
-        shown = at_items(self.vectors, slates.items) * (slates.items >= 0)[:, :, None]
-        gram = state["gram"] + np.matmul(np.swapaxes(shown, 1, 2), shown)
+        shown = self._at(slates.items) * (slates.items >= 0)[:, :, None]
+        gram = state["gram"] + symmetric(np.matmul(np.swapaxes(shown, 1, 2), shown))
         reward = state["reward"] + np.matmul(clicks[:, None, :].astype(np.float64), shown)[:, 0, :]
         return {"gram": gram, "reward": reward}

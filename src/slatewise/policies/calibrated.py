@@ -22,13 +22,17 @@ from slatewise.policies.protocol import (
     at_items,
     check_not_negative,
     check_share,
-    pick,
+    for_all,
+    for_one,
     sigmoid,
+    symmetric,
 )
 from slatewise.randomness import Streams
+from slatewise.slates import Available
 
 MOST_LIKED = 10
 LEAST_NOISE = 0.2
+PREPARED = ("stored_vectors", "bounds", "rates", "noise", "favourite_rate", "category_sets")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +47,7 @@ class Calibrated:
     diversity: float = 0.5
     temperature: float = 0.0
     one_at_a_time = False
+    additive = True
 
     def __post_init__(self) -> None:
         check_share("diversity", self.diversity)
@@ -50,8 +55,18 @@ class Calibrated:
 
     @cached_property
     def vectors(self) -> Floats:
-        """The taste vectors t_i (n_items, rank)."""
+        """The taste vectors t_i (n_items, rank), for batches."""
         return self.catalog.taste_vectors.astype(np.float64)
+
+    @cached_property
+    def stored_vectors(self) -> rules.ItemVectors:
+        """The same as the catalogue has them, for one user."""
+        return rules.ItemVectors(self.catalog.taste_vectors)
+
+    @cached_property
+    def bounds(self) -> rules.LinearBounds:
+        """What bounds the gain of an item, its probability, as overlap only takes."""
+        return rules.LinearBounds.of(self.catalog.taste_vectors, self.rates)
 
     @cached_property
     def rates(self) -> Floats:
@@ -62,7 +77,7 @@ class Calibrated:
     def noise(self) -> Floats:
         """What taste does not explain of each item's variance, ψ_i = μ_i(1 − μ_i) − |t_i|²; a share is always left."""
         variance = self.rates * (1.0 - self.rates)
-        unexplained = variance - np.square(self.vectors).sum(axis=1)
+        unexplained = variance - rules.squared_lengths(self.catalog.taste_vectors)
         return np.asarray(np.maximum(unexplained, LEAST_NOISE * variance))
 
     @cached_property
@@ -73,7 +88,16 @@ class Calibrated:
     @cached_property
     def category_sets(self) -> rules.ItemVectors:
         """The categories of each item as the slate rules want them."""
-        return rules.ItemVectors.of(self.catalog.categories.astype(np.float32))
+        return rules.ItemVectors.of_sets(self.catalog.categories)
+
+    def with_diversity(self, diversity: float) -> "Calibrated":
+        """Return the same policy with another diversity; everything prepared for serving is shared."""
+        check_share("diversity", diversity)
+        for name in PREPARED:
+            getattr(self, name)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, diversity=diversity)
+        return other
 
     def overlap_weight(self, is_first: bool) -> float:
         """What one full overlap of categories costs, in probability.
@@ -86,48 +110,68 @@ class Calibrated:
 
     def start(self, n_users: int) -> State:
         """Everyone begins as the crowd: θ ~ N(0, I)."""
-        rank = self.vectors.shape[1]
+        rank = self.catalog.taste_vectors.shape[1]
         return {
             "precision": np.tile(np.eye(rank), (n_users, 1, 1)),
             "shift": np.zeros((n_users, rank)),
             "rounds": np.zeros(n_users, dtype=np.int64),
         }
 
-    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+    def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Choose greedily by probability minus the overlap of categories with the items chosen so far."""
         beliefs = belief.Beliefs(state["precision"], state["shift"])
         if self.temperature > 0.0:
-            theta = belief.sample(beliefs, random.normal(self.vectors.shape[1]), self.temperature)
+            theta = belief.sample(beliefs, random.normal(beliefs.shift.shape[1]), self.temperature)
         else:
             theta = belief.mean(beliefs)
-        scores = theta @ self.vectors.T
+        is_first = state["rounds"] == 0
+        if len(theta) == 1:
+            choice = self._choose_alone(theta[0], for_one(available, self.catalog.n_items), k, bool(is_first[0]))
+        else:
+            choice = self._choose(self._scores(theta), for_all(available, len(theta)), k, is_first)
+        rates = at_items(self.rates, choice.items)
+        mean, variance = belief.logit_moments(beliefs, self._at(choice.items), rates)
+        return Slates(choice.items, np.clip(mean, 0.0, 1.0), np.sqrt(variance), choice.variety)
+
+    def _choose_alone(self, theta: Floats, available: Available, k: int, is_first: bool) -> rules.Choice:
+        """Choose for one user."""
+
+        def scores(items: Integers) -> Floats:
+            return self.stored_vectors.products(items, theta) + self.rates[items]
+
+        rule = rules.overlap_rule(self.overlap_weight(is_first))
+        return rules.choose_alone(self.bounds.promise(theta, available, scores), self.category_sets, k, rule)
+
+    def _scores(self, theta: Floats) -> Floats:
+        """Return the probability of every item (n_users, n_items)."""
+        scores: Floats = theta @ self.vectors.T
         scores += self.rates
-        choice = self._choose(scores, available, k, state["rounds"] == 0)
-        shown = at_items(self.vectors, choice.items)
-        mean, variance = belief.logit_moments(beliefs, shown, at_items(self.rates, choice.items))
-        gain = np.where(choice.items >= 0, choice.gains - pick(scores, choice.items), 0.0)
-        return Slates(choice.items, np.clip(mean, 0.0, 1.0), np.sqrt(variance), gain)
+        return scores
+
+    def _at(self, items: Integers) -> Floats:
+        """Return the t_i of chosen items (n_users, k)."""
+        tastes: Floats = at_items(self.catalog.taste_vectors, items).astype(np.float64)
+        return tastes
 
     def _choose(self, scores: Floats, available: Booleans, k: int, is_first: Booleans) -> rules.Choice:
         """Choose for those who see their first slate and for the others."""
-        items: Integers = np.full((len(scores), k), -1, dtype=np.int64)
-        gains = np.zeros((len(scores), k))
+        choice = rules.nothing(len(scores), k)
         for first in (True, False):
             users = np.flatnonzero(is_first == first)
             if users.size:
                 weight = self.overlap_weight(first)
                 part = rules.overlap_greedy(scores[users], self.category_sets, available[users], k, weight)
-                items[users], gains[users] = part.items, part.gains
-        return rules.Choice(items, gains)
+                choice.put(users, part)
+        return choice
 
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """Add the evidence: Σ⁻¹ += Σ t tᵀ / ψ and Σ⁻¹m += Σ (y − μ) t / ψ, exact and in any order."""
-        shown = at_items(self.vectors, slates.items)
+        shown = self._at(slates.items)
         weights = (slates.items >= 0) / at_items(self.noise, slates.items)
         surprise = weights * (clicks - at_items(self.rates, slates.items))
         rows = np.swapaxes(shown, 1, 2)
         return {
-            "precision": state["precision"] + np.matmul(rows * weights[:, None, :], shown),
+            "precision": state["precision"] + symmetric(np.matmul(rows * weights[:, None, :], shown)),
             "shift": state["shift"] + np.matmul(rows, surprise[:, :, None])[:, :, 0],
             "rounds": state["rounds"] + 1,
         }

@@ -8,8 +8,19 @@ import numpy as np
 
 from slatewise import slates as rules
 from slatewise.catalog import Catalog
-from slatewise.policies.protocol import Booleans, Floats, Slates, State, at_items, check_share, sigmoid
+from slatewise.policies.protocol import (
+    Booleans,
+    Floats,
+    Slates,
+    State,
+    at_items,
+    check_share,
+    for_all,
+    for_one,
+    sigmoid,
+)
 from slatewise.randomness import Streams
+from slatewise.slates import Available
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +29,7 @@ class Crowd:
 
     catalog: Catalog
     one_at_a_time = False
+    additive = True
 
     @cached_property
     def logits(self) -> Floats:
@@ -43,24 +55,47 @@ class Crowd:
         del slates, clicks
         return {"rounds": state["rounds"] + 1}
 
-    def choose(self, rule: Callable[[Floats, Booleans], rules.Choice], scores: Floats, available: Booleans) -> Slates:
-        """Apply a slate rule to the same scores (n_items,) for everyone; once, if all may see the same items."""
-        distinct = available[:1] if (available == available[:1]).all() else available
-        choice = rule(np.broadcast_to(scores, distinct.shape), distinct)
-        items = np.tile(choice.items, (len(available) // len(distinct), 1))
-        gains = np.tile(choice.gains, (len(available) // len(distinct), 1))
-        gain = np.where(items >= 0, gains - at_items(scores, items), 0.0)
-        return Slates(items, at_items(self.quality, items), np.zeros(items.shape), gain)
+    def show(self, choose: "Choose", available: Booleans | Available, n_users: int) -> Slates:
+        """Apply a way to choose; once, if all users may see the same items."""
+        if isinstance(available, Available) or (available == available[:1]).all():
+            mine = for_all(available, n_users)[:1] if n_users > 1 else available
+            choice = choose.alone(for_one(mine, self.catalog.n_items))
+        else:
+            choice = choose.together(available)
+        repeats = (n_users // len(choice.items), 1)
+        items, variety = np.tile(choice.items, repeats), np.tile(choice.variety, repeats)
+        return Slates(items, at_items(self.quality, items), np.zeros(items.shape), variety)
+
+
+@dataclass(frozen=True)
+class Choose:
+    """How to choose for several users (a table of what each may see) and for one."""
+
+    together: Callable[[Booleans], rules.Choice]
+    alone: Callable[[Available], rules.Choice]
+
+    @classmethod
+    def best(cls, ranking: rules.Ranking, k: int) -> "Choose":
+        """Choose the k best."""
+        return cls(
+            lambda allowed: rules.top_k(np.broadcast_to(ranking.bounds, allowed.shape), allowed, k),
+            lambda allowed: rules.top_ranked(ranking, allowed, k),
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class LogRank(Crowd):
     """The k available items with the highest quality."""
 
-    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
-        """Choose the top k by ū·x; the ranking by σ is the same, without its rounding to 1."""
-        del state, random
-        return self.choose(lambda scores, allowed: rules.top_k(scores, allowed, k), self.logits, available)
+    @cached_property
+    def ranking(self) -> rules.Ranking:
+        """The items by ū·x; the ranking by σ is the same, without its rounding to 1."""
+        return rules.Ranking(self.logits)
+
+    def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
+        """Choose the top k."""
+        del random
+        return self.show(Choose.best(self.ranking, k), available, len(state["rounds"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,15 +107,24 @@ class Mmr(Crowd):
     def __post_init__(self) -> None:
         check_share("trade_off", self.trade_off)
 
-    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
-        """Choose greedily by marginal relevance."""
-        del state, random
+    @cached_property
+    def ranking(self) -> rules.Ranking:
+        """The items by α r_i."""
+        return rules.Ranking(self.trade_off * self.quality)
 
-        def rule(_scores: Floats, allowed: Booleans) -> rules.Choice:
+    def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
+        """Choose greedily by marginal relevance."""
+        del random
+
+        def together(allowed: Booleans) -> rules.Choice:
             quality = np.broadcast_to(self.quality, allowed.shape)
             return rules.mmr(quality, self.vectors, allowed, k, self.trade_off)
 
-        return self.choose(rule, self.trade_off * self.quality, available)
+        def alone(allowed: Available) -> rules.Choice:
+            promise = self.ranking.promise(allowed, self.ranking.bounds.__getitem__)
+            return rules.choose_alone(promise, self.vectors, k, rules.cosine_rule(self.trade_off))
+
+        return self.show(Choose(together, alone), available, len(state["rounds"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +136,12 @@ class EpsilonGreedy(Crowd):
     def __post_init__(self) -> None:
         check_share("epsilon", self.epsilon)
 
-    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+    def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Choose place by place."""
-        del state
         draws = random.uniform(2 * k).reshape(-1, k, 2)
-        scores = np.broadcast_to(self.logits, available.shape)
-        items = rules.epsilon_greedy(scores, available, k, self.epsilon, draws).items
+        allowed = for_all(available, len(state["rounds"]))
+        scores = np.broadcast_to(self.logits, allowed.shape)
+        items = rules.epsilon_greedy(scores, allowed, k, self.epsilon, draws).items
         return Slates(items, at_items(self.quality, items), np.zeros(items.shape), np.zeros(items.shape))
 
 
@@ -137,14 +181,23 @@ class DppMap(Crowd):
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return rules.ItemVectors.of(vectors / np.where(lengths > 0, lengths, 1.0))
 
-    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+    @cached_property
+    def ranking(self) -> rules.Ranking:
+        """The items by what they can gain at most."""
+        return rules.Ranking(self.scores + self.unit_vectors.log_lengths[0])
+
+    def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Choose greedily."""
-        del state, random
+        del random
 
-        def rule(scores: Floats, allowed: Booleans) -> rules.Choice:
-            return rules.dpp_greedy(scores, self.unit_vectors, allowed, k)
+        def together(allowed: Booleans) -> rules.Choice:
+            return rules.dpp_greedy(np.broadcast_to(self.scores, allowed.shape), self.unit_vectors, allowed, k)
 
-        return self.choose(rule, self.scores, available)
+        def alone(allowed: Available) -> rules.Choice:
+            promise = self.ranking.promise(allowed, self.scores.__getitem__)
+            return rules.choose_alone(promise, self.unit_vectors, k, rules.volume_rule)
+
+        return self.show(Choose(together, alone), available, len(state["rounds"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,19 +209,24 @@ class Popular(Crowd):
         """Return the share of training users who liked each item."""
         return sigmoid(self.catalog.log_odds)
 
-    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+    @cached_property
+    def ranking(self) -> rules.Ranking:
+        """The items by log-odds."""
+        return rules.Ranking(self.catalog.log_odds)
+
+    def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Choose the k most liked."""
-        del state, random
-        return self.choose(lambda scores, allowed: rules.top_k(scores, allowed, k), self.catalog.log_odds, available)
+        del random
+        return self.show(Choose.best(self.ranking, k), available, len(state["rounds"]))
 
 
 @dataclass(frozen=True, eq=False)
 class Random(Crowd):
     """Any k items: the floor of floors."""
 
-    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+    def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Choose the k items with the largest random numbers."""
-        del state
-        choice = rules.top_k(random.uniform(self.catalog.n_items), available, k)
+        allowed = for_all(available, len(state["rounds"]))
+        choice = rules.top_k(random.uniform(self.catalog.n_items), allowed, k)
         unknown = np.full(choice.items.shape, np.nan)
         return Slates(choice.items, unknown, unknown, np.zeros(choice.items.shape))

@@ -12,16 +12,19 @@ from slatewise.catalog import Catalog
 from slatewise.policies.protocol import (
     Booleans,
     Floats,
+    Integers,
     Slates,
     State,
     at_items,
     check_not_negative,
     check_positive,
+    for_all,
+    for_one,
     log_sigmoid,
-    pick,
     scaled_vectors,
 )
 from slatewise.randomness import Streams
+from slatewise.slates import Available
 
 PRIORS: dict[str, Callable[[Catalog, float], Floats]] = {
     "zero": lambda catalog, _length: np.zeros(catalog.dim),
@@ -57,6 +60,7 @@ class Dc2b:
     iterations: int | None = None
     temperature: float = 1.0
     one_at_a_time = False
+    additive = False
 
     def __post_init__(self) -> None:
         check_prior(self.prior, self.prior_variance, self.vector_length)
@@ -65,7 +69,7 @@ class Dc2b:
 
     @cached_property
     def vectors(self) -> Floats:
-        """The item vectors x_i (n_items, dim)."""
+        """The item vectors x_i (n_items, dim), for batches."""
         return scaled_vectors(self.catalog, self.vector_length)
 
     @cached_property
@@ -73,26 +77,63 @@ class Dc2b:
         """The vectors whose volume is variety: x_i itself, as in (2)."""
         return rules.ItemVectors.of(self.vectors)
 
+    @cached_property
+    def stored_vectors(self) -> rules.ItemVectors:
+        """The catalogue's vectors, for one user: the x_i before they are scaled, which moves all gains alike."""
+        return rules.ItemVectors(self.catalog.vectors)
+
+    @cached_property
+    def bounds(self) -> rules.LinearBounds:
+        """What bounds the gain of a stored vector, 2α·θ·x + log|x|², as log p is never positive."""
+        squared = rules.squared_lengths(self.catalog.vectors)
+        lengths = np.log(squared, where=squared > 0.0, out=np.full_like(squared, -np.inf))
+        return rules.LinearBounds.of(self.catalog.vectors, lengths)
+
     def start(self, n_users: int) -> State:
         """Every user begins with N(m, λI)."""
         mean = PRIORS[self.prior](self.catalog, self.vector_length)
         return _state(belief.start(n_users, mean, self.prior_variance * np.eye(self.catalog.dim)))
 
-    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+    def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Sample θ̂ and maximise f(S) = ∏ p_i det(L_S) greedily, in the log domain."""
         beliefs = belief.Beliefs(**state)
         theta = belief.sample(beliefs, random.normal(self.catalog.dim), self.temperature)
-        logits = theta @ self.vectors.T
-        scores = 2.0 * self.alpha * logits + log_sigmoid(logits)
-        choice = rules.dpp_greedy(scores, self.diversity_vectors, available, k)
-        probability = belief.click_probability(*belief.logit_moments(beliefs, at_items(self.vectors, choice.items)))
-        gain = np.where(choice.items >= 0, choice.gains - pick(scores, choice.items), 0.0)
-        return Slates(choice.items, *probability, gain)
+        choose = self._choose_alone if len(theta) == 1 else self._choose_together
+        items, gain = choose(theta, available, k)
+        probability = belief.click_probability(*belief.logit_moments(beliefs, self._at(items)))
+        return Slates(items, *probability, gain)
+
+    def _choose_together(self, theta: Floats, available: Booleans | Available, k: int) -> tuple[Integers, Floats]:
+        """Choose items for a batch of users, and say what variety adds."""
+        scores = self._scores(theta @ self.vectors.T)
+        choice = rules.dpp_greedy(scores, self.diversity_vectors, for_all(available, len(theta)), k)
+        return choice.items, choice.variety
+
+    def _choose_alone(self, theta: Floats, available: Booleans | Available, k: int) -> tuple[Integers, Floats]:
+        """Choose items for one user; variety is that of the stored vectors plus that of their scale."""
+        weights = self.vector_length * theta[0]
+
+        def scores(items: Integers) -> Floats:
+            return self._scores(self.stored_vectors.products(items, weights))
+
+        promise = self.bounds.promise(2.0 * self.alpha * weights, for_one(available, self.catalog.n_items), scores)
+        choice = rules.choose_alone(promise, self.stored_vectors, k, rules.volume_rule)
+        has_direction = at_items(self.catalog.vectors, choice.items).any(axis=2) & (choice.items >= 0)
+        return choice.items, choice.variety + 2.0 * np.log(self.vector_length) * has_direction
+
+    def _scores(self, logits: Floats) -> Floats:
+        """Return what an item adds to log f before variety."""
+        return 2.0 * self.alpha * logits + log_sigmoid(logits)
+
+    def _at(self, items: Integers) -> Floats:
+        """Return the x_i of chosen items (n_users, k)."""
+        scaled: Floats = at_items(self.catalog.vectors, items).astype(np.float64) * self.vector_length
+        return scaled
 
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """Equations (7) to (9)."""
         push = 2.0 * self.alpha if self.exposure_push is None else self.exposure_push
-        feedback = belief.Feedback.of(at_items(self.vectors, slates.items), clicks, weights=slates.items >= 0)
+        feedback = belief.Feedback.of(self._at(slates.items), clicks, weights=slates.items >= 0)
         beliefs = belief.Beliefs(**state)
         return _state(belief.update(beliefs, feedback, exposure_push=push, iterations=self.iterations))
 

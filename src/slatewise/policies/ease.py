@@ -7,8 +7,9 @@ import numpy as np
 
 from slatewise import slates as rules
 from slatewise.catalog import Catalog, CatalogError
-from slatewise.policies.protocol import Booleans, Floats, Slates, State, check_positive, sigmoid
+from slatewise.policies.protocol import Booleans, Floats, Slates, State, check_positive, for_all, sigmoid
 from slatewise.randomness import Streams
+from slatewise.slates import Available
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +22,7 @@ class Ease:
     catalog: Catalog
     regularisation: float = 300.0
     one_at_a_time = False
+    additive = True
 
     def __post_init__(self) -> None:
         if self.catalog.co_likes is None:
@@ -42,12 +44,12 @@ class Ease:
         """Nothing has been clicked."""
         return {"folded": np.zeros((n_users, self.catalog.n_items)), "clicks": np.zeros(n_users, dtype=np.int64)}
 
-    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
+    def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Choose the k best scores."""
         del random
         rates = sigmoid(self.catalog.log_odds)
         scores = np.where(state["clicks"][:, None] > 0, state["folded"], rates)
-        choice = rules.top_k(scores, available, k)
+        choice = rules.top_k(scores, for_all(available, len(scores)), k)
         unknown = np.full(choice.items.shape, np.nan)
         return Slates(choice.items, unknown, unknown, np.zeros(choice.items.shape))
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
 from slatewise.randomness import Streams
+from slatewise.slates import Available
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -42,14 +43,39 @@ class Policy(Protocol):
     def one_at_a_time(self) -> bool:
         """Whether each item must be answered before the next one is chosen."""
 
+    @property
+    def additive(self) -> bool:
+        """Whether a slate and its clicks teach the same whatever was known: state after = state before + evidence."""
+
     def start(self, n_users: int) -> State:
         """Return the state of users never seen before."""
 
-    def select(self, state: State, available: Booleans, k: int, random: Streams) -> Slates:
-        """Choose min(k, available) distinct available items (available: n_users, n_items) for each user."""
+    def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
+        """Choose min(k, available) distinct available items for each user.
+
+        `available` is a table (n_users, n_items), or for a single user an `Available`: exclusions and candidates by
+        number, which costs nothing that grows with the catalogue. Both ways choose the same items.
+        """
 
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """Learn from what was clicked (n_users, k); a place without an item teaches nothing."""
+
+
+def for_one(available: Booleans | Available, n_items: int) -> Available:
+    """Return what a single user may see."""
+    one = Available.one_row(available)
+    if one.n_items != n_items:
+        raise ValueError(f"available speaks of {one.n_items} items; this catalogue has {n_items}")
+    return one
+
+
+def for_all(available: Booleans | Available, n_users: int) -> Booleans:
+    """Return what each of several users may see, as a table (n_users, n_items)."""
+    if not isinstance(available, Available):
+        return available
+    if n_users != 1:
+        raise ValueError(f"Available says what one user may see, but there are {n_users}; give a table of booleans")
+    return available.table()
 
 
 def check_positive(name: str, value: float) -> None:
@@ -85,6 +111,12 @@ def at_items(table: NDArray[Any], items: Integers) -> NDArray[Any]:
 def pick(scores: NDArray[Any], items: Integers) -> NDArray[Any]:
     """Pick from (n_users, n_items) the entries of chosen items (n_users, k)."""
     return np.take_along_axis(scores, np.maximum(items, 0), axis=1)
+
+
+def symmetric(matrices: Floats) -> Floats:
+    """Average with the transpose, so that a stored triangle is the whole matrix to the last bit."""
+    halves: Floats = 0.5 * (matrices + np.swapaxes(matrices, -1, -2))
+    return halves
 
 
 def sigmoid(logits: NDArray[Any]) -> Floats:

@@ -23,14 +23,14 @@ SERIES = ("#0072b2", "#c65a00", "#00845f", "#a8508f")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h", "p")
 INKED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
 STYLE: Any = {
-    "font.size": 11,
+    "font.size": 12,
     "font.family": "sans-serif",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "grid.alpha": 0.2,
     "legend.frameon": False,
-    "legend.fontsize": 10,
+    "legend.fontsize": 11,
     "lines.linewidth": 1.8,
     "lines.markersize": 6.5,
     "svg.fonttype": "none",

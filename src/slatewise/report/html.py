@@ -1,5 +1,6 @@
 """A report as one HTML file: no request leaves it, it reads in light and dark, on a phone and aloud."""
 
+from dataclasses import dataclass
 from html import escape
 
 from slatewise.report.drawing import Figure
@@ -8,40 +9,64 @@ from slatewise.report.parts import Cell, Comparison, Report, Section, Table, pla
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --muted: #59626c; --paper: #ffffff; --panel: #f4f6f8;
-  --rule: #d4dae0; --notable: #9a3412; --notable-panel: #fdefe4; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ed; --muted: #a3adb8; --paper: #14171a; --panel: #1d2226;
-  --rule: #39424b; --notable: #ffb784; --notable-panel: #3a2616; --series-1: #62b5f0; --series-2: #ff9a4d;
-  --series-3: #3fc99c; --series-4: #e49acb; } }
+  --rule: #d4dae0; --link: #0a5c94; --notable: #9a3412; --notable-panel: #fdefe4; }
+@media screen and (prefers-color-scheme: dark) { :root { --ink: #e6e9ed; --muted: #a3adb8; --paper: #14171a;
+  --panel: #1d2226; --rule: #39424b; --link: #8cc8f5; --notable: #ffb784; --notable-panel: #3a2616;
+  --series-1: #62b5f0; --series-2: #ff9a4d; --series-3: #3fc99c; --series-4: #e49acb; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 84rem; padding: 1.5rem clamp(1rem, 4vw, 2.5rem) 4rem; color: var(--ink);
+html { scroll-behavior: smooth; scroll-padding-top: 1rem; -webkit-text-size-adjust: 100%; }
+body { margin: 0 auto; max-width: 88rem; padding: 1.5rem clamp(1rem, 4vw, 2.5rem) 4rem; color: var(--ink);
   background: var(--paper); font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-h1 { font-size: 1.7rem; line-height: 1.25; margin: 1rem 0; }
-h2 { font-size: 1.25rem; margin: 2.5rem 0 .75rem; padding-top: 1rem; border-top: 1px solid var(--rule); }
+h1 { font-size: clamp(1.5rem, 1.2rem + 1.5vw, 2.1rem); line-height: 1.2; margin: 1rem 0; text-wrap: balance; }
+h2 { font-size: 1.3rem; line-height: 1.3; margin: 2.5rem 0 1rem; padding-top: 1.2rem;
+  border-top: 1px solid var(--rule); }
 p, .notes { max-width: 46rem; }
-a { color: inherit; }
+a { color: var(--link); text-underline-offset: .2em; } a:focus-visible { outline: 2px solid; outline-offset: 2px; }
+nav ul { display: flex; flex-wrap: wrap; gap: .5rem 1.4rem; margin: 0; padding: 0; list-style: none; }
+nav a { display: inline-block; padding: .15rem 0; }
 code { font: .9em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
 .origin { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.2rem; margin: 0; padding: 1rem 1.2rem;
   background: var(--panel); border-radius: .5rem; }
 .origin dt { color: var(--muted); } .origin dd { margin: 0; overflow-wrap: anywhere; }
-.table { overflow-x: auto; margin: 1.2rem 0 .4rem; }
-.table:focus-visible { outline: 2px solid var(--muted); outline-offset: 2px; }
+.parts { display: flex; flex-wrap: wrap; align-items: flex-start; gap: 1.5rem 3rem; }
+.parts > * { max-width: 100%; min-width: 0; margin: 0; }
+.table { position: relative; overflow-x: auto; max-width: 100%; }
+.table:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .95rem; }
 caption { text-align: left; font-weight: 600; padding-bottom: .6rem; }
+caption span { position: sticky; left: 0; display: inline-block; max-width: min(46rem, 100vw - 2rem); }
 th, td { padding: .45rem .8rem; border-bottom: 1px solid var(--rule); text-align: right; white-space: nowrap;
   vertical-align: top; }
-thead th { vertical-align: top; color: var(--muted); font-weight: 600; }
-th:first-child { text-align: left; position: sticky; left: 0; background: var(--paper); }
+thead th { color: var(--muted); font-weight: 600; }
+th:first-child, .words { text-align: left; }
+th:first-child { position: sticky; left: 0; background: var(--paper); padding-left: 0; }
+tbody tr:hover > * { background: var(--panel); }
 .sd, .paper { color: var(--muted); } .paper { display: block; font-size: .85rem; font-weight: 400; }
 .difference { display: inline-block; margin-left: .5em; padding: 0 .3em; }
 .notable { color: var(--notable); background: var(--notable-panel); font-weight: 700; border-radius: .25rem; }
-.notes { margin: .4rem 0 1.5rem; padding: 0; list-style: none; color: var(--muted); font-size: .9rem; }
-figure { margin: 1.5rem 0 2rem; } figure svg { display: block; width: 100%; max-width: 36rem; height: auto; }
-figcaption { max-width: 46rem; margin-top: .6rem; color: var(--muted); font-size: .9rem; }
+.notes { margin: .6rem 0 0; padding: 0; list-style: none; color: var(--muted); font-size: .9rem; }
+.drawing { overflow-x: auto; } .drawing svg { display: block; max-width: 100%; min-width: 21rem; height: auto; }
+figcaption { max-width: 36rem; margin-top: .6rem; color: var(--muted); font-size: .9rem; }
 .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 @media (max-width: 40rem) { .origin { grid-template-columns: 1fr; gap: 0; } .origin dd { margin-bottom: .6rem; }
-  th, td { padding: .4rem .55rem; } }
-@media print { body { max-width: none; padding: 0; } .table { overflow: visible; } }
+  th, td { padding: .4rem .55rem; } th:first-child { max-width: 9rem; white-space: normal; } }
+@media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
+@media print { :root { color-scheme: light; } body { max-width: none; padding: 0; } .table { overflow: visible; }
+  nav { display: none; } figure, tr { break-inside: avoid; } }
 """
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a column is laid out: with the paper's numbers below ours or not, as words or as numbers."""
+
+    compared: bool
+    wordy: bool
+
+    @property
+    def mark(self) -> str:
+        """The attribute that a cell of the column carries."""
+        return ' class="words"' if self.wordy else ""
 
 
 def page(report: Report) -> str:
@@ -69,7 +94,7 @@ def origin_marks(report: Report) -> str:
 def _contents(report: Report) -> str:
     headings = [*(section.heading for section in report.sections), "How this was made"]
     links = [f'<a href="#{_anchor(heading)}">{escape(heading)}</a>' for heading in headings]
-    return f'<nav aria-label="Contents">{" · ".join(links)}</nav>'
+    return f'<nav aria-label="Contents"><ul>{"".join(f"<li>{link}</li>" for link in links)}</ul></nav>'
 
 
 def _origin(report: Report) -> str:
@@ -87,7 +112,7 @@ def _origin(report: Report) -> str:
 
 def _section(section: Section) -> str:
     parts = [_heading(section.heading), *(f"<p>{escape(line)}</p>" for line in section.prose)]
-    parts += [*map(_table, section.tables), *map(_figure, section.figures)]
+    parts += ['<div class="parts">', *map(_figure, section.figures), *map(_table, section.tables), "</div>"]
     return "<section>\n" + "\n".join(parts) + "\n</section>"
 
 
@@ -97,38 +122,50 @@ def _heading(text: str) -> str:
 
 def _table(table: Table) -> str:
     identifier = f"caption-{_anchor(table.name)}"
-    columns = "".join(_column_head(name, [row[at] for row in table.rows]) for at, name in enumerate(table.columns))
-    rows = "\n".join(f"<tr>{_row_head(row[0])}{''.join(map(_cell, row[1:]))}</tr>" for row in table.rows)
+    columns = [[row[at] for row in table.rows] for at in range(len(table.columns))]
+    layouts = [Layout(any(map(_has_paper, column)), any(map(_is_wordy, column))) for column in columns]
+    heads = "".join(map(_column_head, table.columns, layouts))
+    rows = "\n".join(f"<tr>{_row_head(row[0])}{''.join(map(_cell, row[1:], layouts[1:]))}</tr>" for row in table.rows)
     notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
     return (
-        f'<div class="table" role="region" tabindex="0" aria-labelledby="{identifier}">\n<table>\n'
-        f'<caption id="{identifier}">{escape(table.caption)}</caption>\n'
-        f"<thead><tr>{columns}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>\n"
-        + (f'<ul class="notes">{notes}</ul>' if notes else "")
+        f'<div>\n<div class="table" role="region" tabindex="0" aria-labelledby="{identifier}">\n<table>\n'
+        f'<caption id="{identifier}"><span>{escape(table.caption)}</span></caption>\n'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>\n"
+        + (f'<ul class="notes">{notes}</ul>\n' if notes else "")
+        + "</div>"
     )
 
 
-def _column_head(name: str, cells: list[Cell]) -> str:
-    compared = any(isinstance(cell, Comparison) and cell.paper is not None for cell in cells)
-    below = '<span class="paper">paper, difference</span>' if compared else ""
-    return f'<th scope="col">{escape(name)}{below}</th>'
+def _has_paper(cell: Cell) -> bool:
+    return isinstance(cell, Comparison) and cell.paper is not None
+
+
+def _is_wordy(cell: Cell) -> bool:
+    """Say whether a cell is read as words, not as a number, an interval or a dash."""
+    return isinstance(cell, str) and bool(cell.strip(" +-–—−")) and not cell.lstrip("+-−")[:1].isdigit()
+
+
+def _column_head(name: str, layout: Layout) -> str:
+    below = '<span class="paper">paper, difference</span>' if layout.compared else ""
+    return f'<th scope="col"{layout.mark}>{escape(name)}{below}</th>'
 
 
 def _row_head(cell: Cell) -> str:
-    return f'<th scope="row">{escape(cell.ours_text if isinstance(cell, Comparison) else plain(cell))}</th>'
+    text = cell.ours_text if isinstance(cell, Comparison) else f"{cell:g}" if isinstance(cell, float) else plain(cell)
+    return f'<th scope="row">{escape(text)}</th>'
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: Cell, layout: Layout) -> str:
     if not isinstance(cell, Comparison):
-        return f"<td>{escape(plain(cell))}</td>"
+        return f"<td{layout.mark}>{escape(plain(cell))}</td>"
     mean, _, spread = cell.ours_text.partition(" ± ")
     ours = escape(mean) + (f'<span class="sd"> ± {escape(spread)}</span>' if spread else "")
-    return f"<td>{ours}{_beside(cell)}</td>"
+    return f"<td>{ours}{_beside(cell) if layout.compared else ''}</td>"
 
 
 def _beside(cell: Comparison) -> str:
     if cell.paper is None:
-        return '<span class="paper">not in the paper</span>'
+        return '<span class="unseen">not in the paper</span>'
     kind = "difference notable" if cell.is_notable else "difference"
     difference = escape(cell.mark + cell.format.write(cell.difference, signed=True))
     return (
@@ -138,7 +175,8 @@ def _beside(cell: Comparison) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    return f"<figure>\n{figure.svg}\n<figcaption>{escape(figure.caption)}</figcaption>\n</figure>"
+    caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
+    return f'<figure>\n<div class="drawing">\n{figure.svg}\n</div>\n{caption}\n</figure>'
 
 
 def _anchor(text: str) -> str:

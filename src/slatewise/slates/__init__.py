@@ -10,20 +10,43 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from slatewise.slates.diversity import Entropy, Marginal, Overlap, Variance, Volume
-from slatewise.slates.greedy import Choice, Floats, Integers, ItemVectors, choose, masked, nothing, record
+from slatewise.slates import greedy
+from slatewise.slates.alone import choose_alone, top_k_alone, top_ranked
+from slatewise.slates.available import Available
+from slatewise.slates.diversity import Entropy, Indifferent, Marginal, Overlap, Rule, Variance, Volume
+from slatewise.slates.greedy import Choice, Floats, Integers, choose_together, masked, nothing, record
+from slatewise.slates.promise import Bounds, LinearBounds, Promise, Ranking, squared_lengths
+from slatewise.slates.vectors import Candidates, ItemVectors
 
 __all__ = [
+    "Available",
+    "Bounds",
     "Choice",
     "Entropy",
     "ItemVectors",
+    "LinearBounds",
+    "Promise",
+    "Ranking",
+    "RuleFor",
+    "choose_alone",
+    "cosine_rule",
     "dpp_greedy",
     "entropy_greedy",
+    "entropy_rule",
     "epsilon_greedy",
     "mmr",
+    "nothing",
     "overlap_greedy",
+    "overlap_rule",
+    "squared_lengths",
     "top_k",
+    "top_k_alone",
+    "top_ranked",
+    "volume_rule",
 ]
+
+RuleFor = Callable[[Candidates, int], Rule]
+"""What makes a rule for some candidates and a number of users."""
 
 
 def top_k(scores: ArrayLike, available: ArrayLike, k: int) -> Choice:
@@ -54,11 +77,16 @@ def epsilon_greedy(scores: ArrayLike, available: ArrayLike, k: int, epsilon: flo
 
 def mmr(quality: ArrayLike, vectors: ItemVectors, available: ArrayLike, k: int, trade_off: float) -> Choice:
     """Maximal marginal relevance: trade_off·quality − (1 − trade_off)·mean cosine with the items chosen so far."""
+    rule = cosine_rule(trade_off)
+    scores = masked(trade_off * np.asarray(quality, dtype=np.float64), available)
+    return _choose(scores, np.zeros((1, 1)), vectors, k, rule)
+
+
+def cosine_rule(trade_off: float) -> RuleFor:
+    """Return the rule of `mmr`; its scores are trade_off·quality, and variety adds nothing beyond its headroom."""
     if not 0.0 <= trade_off <= 1.0:
         raise ValueError(f"trade_off is {trade_off}; give 0 (only varied) to 1 (only relevant)")
-    scores = masked(trade_off * np.asarray(quality, dtype=np.float64), available)
-    bound = np.full_like(vectors.squared_lengths, 1.0 - trade_off)
-    return choose(scores, bound, vectors, k, lambda part, n_rows: Marginal(part, n_rows, 1.0 - trade_off))
+    return lambda part, n_rows: Marginal(part, n_rows, 1.0 - trade_off)
 
 
 def overlap_greedy(scores: ArrayLike, sets: ItemVectors, available: ArrayLike, k: int, weight: float) -> Choice:
@@ -66,10 +94,14 @@ def overlap_greedy(scores: ArrayLike, sets: ItemVectors, available: ArrayLike, k
 
     `sets` holds indicators (n_items, n_categories) of zeros and ones; two items without categories share nothing.
     """
+    return _choose(masked(scores, available), np.zeros((1, 1)), sets, k, overlap_rule(weight))
+
+
+def overlap_rule(weight: float) -> RuleFor:
+    """Return the rule of `overlap_greedy`; variety adds nothing, it only takes."""
     if not 0.0 <= weight < np.inf:
         raise ValueError(f"weight is {weight}; give 0 (only relevant) or more (more varied)")
-    bound = np.zeros_like(sets.squared_lengths)
-    return choose(masked(scores, available), bound, sets, k, lambda part, n_rows: Overlap(part, n_rows, weight))
+    return (lambda part, n_rows: Overlap(part, n_rows, weight)) if weight > 0.0 else Indifferent
 
 
 def dpp_greedy(scores: ArrayLike, vectors: ItemVectors, available: ArrayLike, k: int) -> Choice:
@@ -80,16 +112,42 @@ def dpp_greedy(scores: ArrayLike, vectors: ItemVectors, available: ArrayLike, k:
     out of their span by more than VANISHED, a new span is begun for the rest of the slate. Zero vectors come last, by
     score, and their score is their gain.
     """
-    return choose(masked(scores, available), vectors.log_lengths, vectors, k, Volume)
+    return _choose(masked(scores, available), vectors.log_lengths, vectors, k, volume_rule)
+
+
+volume_rule: RuleFor = Volume
+"""The rule of `dpp_greedy`; variety adds at most `ItemVectors.log_lengths`."""
 
 
 def entropy_greedy(scores: ArrayLike, vectors: ItemVectors, available: ArrayLike, k: int, entropy: Entropy) -> Choice:
     """C²UCB's greedy: gain_i = score_i + weight·½ log(noise² + ρ_i²), ρ_i² the variance of i left after the chosen."""
+    rule = entropy_rule(entropy)
+    bound = entropy.largest_gain(vectors.everything.squared_lengths)
+    return _choose(masked(scores, available), bound, vectors, k, rule)
+
+
+def entropy_rule(entropy: Entropy) -> RuleFor:
+    """Return the rule of `entropy_greedy`; variety adds at most `entropy.largest_gain`."""
     if not (entropy.weight >= 0.0 and entropy.noise > 0.0):
         raise ValueError(f"entropy is {entropy}; give a weight of 0 or more and a noise above 0")
-    bound = 0.5 * entropy.weight * np.log(entropy.noise**2 + vectors.squared_lengths)
-    kept = masked(scores, available)
-    return choose(kept, bound, vectors, k, lambda part, n_rows: Variance(part, n_rows, entropy))
+    return lambda part, n_rows: Variance(part, n_rows, entropy)
+
+
+def _choose(scores: Floats, bound: Floats, vectors: ItemVectors, k: int, rule: RuleFor) -> Choice:
+    """Run a greedy rule on blocks of users that fit the cache; `bound` (1, n_items or 1) is what variety can add."""
+    if len(vectors.table) != scores.shape[1]:
+        raise ValueError(f"there are {len(vectors.table)} vectors for {scores.shape[1]} scores; give one per item")
+    chosen = nothing(len(scores), k)
+    rows = max(1, greedy.BLOCK_NUMBERS // scores.shape[1])
+    for first in range(0, len(scores), rows):
+        block = slice(first, first + rows)
+        some = scores[block]
+        if len(some) > 1:
+            part = choose_together(some, bound, vectors, k, rule)
+        else:
+            part = choose_alone(Bounds.of_scores(some[0], bound[0]), vectors, k, rule)
+        chosen.put(block, part)
+    return chosen
 
 
 def _repeat(left: Floats, k: int, pick: Callable[[int], Integers]) -> Choice:
@@ -97,6 +155,6 @@ def _repeat(left: Floats, k: int, pick: Callable[[int], Integers]) -> Choice:
     chosen, rows = nothing(len(left), k), np.arange(len(left))
     for position in range(k):
         picks = pick(position)
-        record(chosen, position, picks, left[rows, picks])
+        record(chosen, position, picks, left[rows, picks], left[rows, picks])
         left[rows, picks] = -np.inf
     return chosen

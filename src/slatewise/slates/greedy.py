@@ -9,115 +9,73 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from slatewise.slates.diversity import Rule
+from slatewise.slates.vectors import Candidates, ItemVectors
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
 TIE = 1e-9  # relative to 1 + |gain|
-NO_DIRECTION = -1e300  # stands for the log length of a zero vector: below every real one, above "not available"
 BLOCK_NUMBERS = 1 << 17  # users are worked on in blocks of about so many (user, item) pairs, to stay in the cache
 CANDIDATES_PER_PICK = 20
-CANDIDATE_GROWTH = 8
+CANDIDATE_GROWTH = 8  # candidates must be fewer than one item in so many, else all items are looked at
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Chosen items (n_users, k), −1 where nothing was left, and what each added to the objective (0 for −1)."""
+    """Chosen items (n_users, k), −1 where nothing was left, and, 0 for −1, what each added to the objective.
+
+    variety is the part of a gain that is not the item's own score.
+    """
 
     items: Integers
     gains: Floats
+    variety: Floats
+
+    def put(self, rows: Integers | slice, part: Choice) -> None:
+        """Fill in the choice of some users."""
+        self.items[rows], self.gains[rows], self.variety[rows] = part.items, part.gains, part.variety
+
+    def take(self, rows: Booleans) -> Choice:
+        """Return the choice of some users."""
+        return Choice(self.items[rows], self.gains[rows], self.variety[rows])
+
+    def named(self, candidates: Integers) -> Choice:
+        """Turn places among candidates (n_users, n_candidates) into item numbers."""
+        items = np.take_along_axis(candidates, np.maximum(self.items, 0), axis=1)
+        return Choice(np.where(self.items >= 0, items, -1), self.gains, self.variety)
 
 
-@dataclass(frozen=True)
-class ItemVectors:
-    """Vectors by coordinate (dim, n_rows or 1, n_items), float32 or float64, and their squared lengths in float64."""
-
-    columns: NDArray[np.floating]
-    squared_lengths: Floats
-
-    @classmethod
-    def of(cls, vectors: ArrayLike) -> ItemVectors:
-        """Prepare a table (n_items, dim), once per catalogue; a table in column order is not copied."""
-        table = np.asarray(vectors)
-        if table.ndim != 2 or table.dtype not in (np.float32, np.float64) or not np.isfinite(table).all():
-            raise ValueError(f"vectors are {table.dtype} {table.shape}; give finite floats shaped (n_items, dim)")
-        columns = np.ascontiguousarray(table.T)[:, None, :]
-        return cls(columns, sum((np.square(column, dtype=np.float64) for column in columns), np.zeros((1, len(table)))))
-
-    @cached_property
-    def log_lengths(self) -> Floats:
-        """Logarithms of the squared lengths; NO_DIRECTION for zero vectors."""
-        long = self.squared_lengths > 0.0
-        return np.log(self.squared_lengths, where=long, out=np.full_like(self.squared_lengths, NO_DIRECTION))
-
-    def take(self, items: Integers) -> ItemVectors:
-        """Gather candidates (n_rows, n_candidates), different ones for each row, in float64."""
-        return ItemVectors(self.columns[:, 0, :][:, items].astype(np.float64), self.squared_lengths[0][items])
-
-    def at(self, picks: Integers) -> Floats:
-        """Return the vectors (n_rows, dim) of one candidate per row."""
-        row = np.arange(len(picks)) if self.columns.shape[1] > 1 else 0
-        return self.columns[:, row, picks].T.astype(np.float64)
-
-    def dot(self, directions: Floats) -> Floats:
-        """Return the products (n_rows, n_items) with one direction (n_rows, dim) per row."""
-        total = np.zeros((len(directions), self.columns.shape[2]))
-        term = np.empty_like(total)
-        for column, weight in zip(self.columns, directions.T, strict=True):
-            total += np.multiply(column, weight[:, None], out=term)
-        return total
-
-
-class Rule(Protocol):
-    """What a greedy rule knows about the items chosen so far, for a block of users (rows) and their candidates."""
-
-    def gains(self, scores: Floats, complete: Booleans) -> Floats:
-        """Return scores plus what diversity adds; −inf for what may not be chosen now."""
-
-    def add(self, picks: Integers) -> None:
-        """Take in one chosen candidate per row."""
-
-
-def choose(
-    scores: Floats, bound: Floats, vectors: ItemVectors, k: int, rule: Callable[[ItemVectors, int], Rule]
+def choose_together(
+    scores: Floats, bound: Floats, vectors: ItemVectors, k: int, rule: Callable[[Candidates, int], Rule]
 ) -> Choice:
-    """Run a greedy rule block of users by block of users; `bound` (1, n_items) is the most that diversity can add."""
-    n_vectors = vectors.columns.shape[2]
-    if n_vectors != scores.shape[1]:
-        raise ValueError(f"there are {n_vectors} vectors for {scores.shape[1]} scores; give one per item")
-    chosen = nothing(len(scores), k)
-    rows = max(1, BLOCK_NUMBERS // scores.shape[1])
-    for first in range(0, len(scores), rows):
-        block = slice(first, first + rows)
-        part = _pruned(scores[block], bound, vectors, k, rule)
-        chosen.items[block], chosen.gains[block] = part.items, part.gains
-    return chosen
+    """Greedy on the most promising candidates, on more of them for the users where that may differ from all items.
 
-
-def _pruned(
-    scores: Floats, bound: Floats, vectors: ItemVectors, k: int, rule: Callable[[ItemVectors, int], Rule]
-) -> Choice:
-    """Greedy on the most promising candidates, on more of them for the users where that may differ from all items."""
+    `bound` (1, n_items) is the most that variety can add, up to the rule's headroom.
+    """
     chosen = nothing(len(scores), k)
-    todo = np.arange(len(scores))
-    size = CANDIDATES_PER_PICK * k
-    while todo.size and size * CANDIDATE_GROWTH <= scores.shape[1]:
-        items, outside = _most_promising(scores[todo] + bound, size)
+    todo, hopeless = np.arange(len(scores)), []
+    size, largest = CANDIDATES_PER_PICK * k, scores.shape[1] // CANDIDATE_GROWTH
+    while todo.size and size <= largest:
+        bounds = scores[todo] + bound
+        items, outside = _most_promising(bounds, size)
         some = scores[todo[:, None], items]
-        part, exact = _greedy(some, rule(vectors.take(items), len(todo)), k, outside)
-        named = np.where(part.items >= 0, np.take_along_axis(items, np.maximum(part.items, 0), axis=1), -1)
-        chosen.items[todo[exact]], chosen.gains[todo[exact]] = named[exact], part.gains[exact]
-        todo = todo[~exact]
-        size *= CANDIDATE_GROWTH
-    if todo.size:
-        part, _ = _greedy(scores[todo], rule(vectors, len(todo)), k, np.full(len(todo), -np.inf))
-        chosen.items[todo], chosen.gains[todo] = part.items, part.gains
+        part, sure = _greedy(some, rule(vectors.take(items), len(todo)), k, outside)
+        exact = sure > outside
+        chosen.put(todo[exact], part.named(items).take(exact))
+        needed = np.count_nonzero(bounds[~exact] >= sure[~exact, None], axis=1)
+        hopeless.append(todo[~exact][needed > largest])
+        todo = todo[~exact][needed <= largest]
+        size = max(size * CANDIDATE_GROWTH // 2, int(needed.max(where=needed <= largest, initial=0)))
+    rest = np.concatenate([*hopeless, todo])
+    if rest.size:
+        part, _ = _greedy(scores[rest], rule(vectors.everything, len(rest)), k, np.full(len(rest), -np.inf))
+        chosen.put(rest, part)
     return chosen
 
 
@@ -129,41 +87,44 @@ def _most_promising(bounds: Floats, size: int) -> tuple[Integers, Floats]:
     return np.sort(order[:, last_outside + 1 :], axis=1), outside
 
 
-def _greedy(scores: Floats, rule: Rule, k: int, outside: Floats) -> tuple[Choice, Booleans]:
-    """Choose k candidates one by one; also say for which rows no item outside, whose gains end at `outside`, could win.
+def _greedy(scores: Floats, rule: Rule, k: int, outside: Floats) -> tuple[Choice, Floats]:
+    """Choose k candidates one by one; also return the gain that every choice of a row surpassed for sure.
 
-    Overwrites scores.
+    Where that is not above `outside`, at which the gains of other items end, the choice may be wrong, and it stopped
+    being looked at. Where `outside` is −inf, the candidates are all there is. Overwrites scores.
     """
     chosen, rows = nothing(len(scores), k), np.arange(len(scores))
     complete = outside == -np.inf
-    exact = np.ones(len(scores), dtype=np.bool_)
+    sure = np.full(len(scores), np.inf)
     for position in range(k):
-        gains = rule.gains(scores, complete)
+        with np.errstate(divide="ignore"):
+            gains = rule.gains(scores, complete)
         best = gains.max(axis=1)
         tie = TIE * (1.0 + np.abs(best))
-        exact &= complete | (best - 2.0 * tie > outside)
-        if not exact.any():
+        np.copyto(sure, np.minimum(sure, best - 2.0 * tie - rule.headroom()), where=~complete & (sure > outside))
+        if not (sure > outside).any():
             break
         picks = (gains >= (best - tie)[:, None]).argmax(axis=1)
-        record(chosen, position, picks, gains[rows, picks])
+        record(chosen, position, picks, gains[rows, picks], scores[rows, picks])
         scores[rows, picks] = -np.inf
         if position + 1 < k:
             rule.add(picks)
-    return chosen, exact
+    return chosen, sure
 
 
 def nothing(n_users: int, k: int) -> Choice:
     """Return a choice with every place empty."""
     if k < 1:
         raise ValueError(f"k is {k}; a slate has at least one position")
-    return Choice(np.full((n_users, k), -1, dtype=np.int64), np.zeros((n_users, k)))
+    return Choice(np.full((n_users, k), -1, dtype=np.int64), np.zeros((n_users, k)), np.zeros((n_users, k)))
 
 
-def record(chosen: Choice, position: int, picks: Integers, gains: Floats) -> None:
+def record(chosen: Choice, position: int, picks: Integers, gains: Floats, scores: Floats) -> None:
     """Note what was picked for one position; a gain of −inf means that nothing was left."""
     found = gains > -np.inf
     chosen.items[found, position] = picks[found]
     chosen.gains[found, position] = gains[found]
+    chosen.variety[found, position] = gains[found] - scores[found]
 
 
 def masked(scores: ArrayLike, available: ArrayLike) -> Floats:

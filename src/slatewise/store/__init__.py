@@ -10,37 +10,45 @@ from collections.abc import Callable
 from slatewise.store.memory import MemoryStore
 from slatewise.store.protocol import Store, StoreDamagedError, StoreError, StoreFullError, StoreUnavailableError
 
-__all__ = ["STORES", "Store", "StoreDamagedError", "StoreError", "StoreFullError", "StoreUnavailableError", "open_store"]
+__all__ = [
+    "STORES",
+    "Store",
+    "StoreDamagedError",
+    "StoreError",
+    "StoreFullError",
+    "StoreUnavailableError",
+    "open_store",
+]
 
 
-def _sqlite(url: str) -> Store:
+def _sqlite(url: str, read_only: bool) -> Store:
     try:
         from slatewise.store.sqlite import SqliteStore
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("a SQLite store needs apsw: pip install 'slatewise[serve]'") from error
-    return SqliteStore.open(url.removeprefix("sqlite:///"))
+    return SqliteStore.open(url.removeprefix("sqlite:///"), read_only)
 
 
-def _postgres(url: str) -> Store:
+def _postgres(url: str, read_only: bool) -> Store:
     try:
         from slatewise.store.postgres import PostgresStore
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("a PostgreSQL store needs psycopg: pip install 'slatewise[postgres]'") from error
-    return PostgresStore.open(url)
+    return PostgresStore.open(url, read_only)
 
 
-STORES: dict[str, Callable[[str], Store]] = {
-    "memory": lambda _url: MemoryStore(),
+STORES: dict[str, Callable[[str, bool], Store]] = {
+    "memory": lambda _url, _read_only: MemoryStore(),
     "sqlite": _sqlite,
     "postgresql": _postgres,
 }
 
 
-def open_store(url: str) -> Store:
-    """Open the store that a URL names; it is created if it does not exist yet."""
+def open_store(url: str, *, read_only: bool = False) -> Store:
+    """Open the store that a URL names, made if it does not exist yet; read_only goes beside the one that writes."""
     scheme = url.partition("://")[0]
     if "://" not in url or scheme not in STORES:
         raise ValueError(
             f"store URL of kind {scheme[:20]!r} is not known; give memory://, sqlite:///FILE or postgresql://…"
         )
-    return STORES[scheme](url)
+    return STORES[scheme](url, read_only)

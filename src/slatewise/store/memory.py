@@ -13,6 +13,7 @@ from slatewise.store.protocol import (
     PolicyTotals,
     Result,
     SlateRow,
+    StoreError,
     StoreUnavailableError,
     Transaction,
     UserRow,
@@ -75,6 +76,8 @@ class MemoryTables:
 
     def add_answer(self, row: AnswerRow) -> None:
         """Record a feedback event."""
+        if row.event_id in self.answers:
+            raise StoreError("an answer with this event_id is there already")
         self.put(self.answers, row.event_id, row)
 
     def count(self, user: str, policy: str, more: Counts) -> None:
@@ -118,7 +121,7 @@ class MemoryStore:
             try:
                 self._refuse_if_closed()
                 future.set_result(work(self.tables))
-            except Exception as error:  # noqa: BLE001
+            except BaseException as error:  # noqa: BLE001
                 for undo in reversed(self.tables.undo):
                     undo()
                 future.set_exception(error)
@@ -133,7 +136,8 @@ class MemoryStore:
 
     def users(self) -> Iterator[str]:
         """Name all users."""
-        return iter(sorted(self.read(lambda _: list(self.tables.users))))
+        tables = self.tables
+        return iter(self.read(lambda _: sorted({*tables.users, *(row.user for row in tables.slates.values())})))
 
     def vacuum(self) -> None:
         """Nothing is left behind here."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.measure import Work, peak_megabytes, seconds
+from slatewise.bench.measure import MissingError, Work, peak_megabytes, seconds
 from slatewise.catalog.embeddings import BprSettings, train_bpr
 from slatewise.data import sources
 from slatewise.data.dataset import Dataset
@@ -24,7 +24,7 @@ def run() -> dict[str, float]:
 
     Parsing ends with verified tables, loading with a `Dataset` of the positives.
     """
-    archive = Path(os.environ["SLATEWISE_DATA"]) / "ml-1m.zip"
+    archive = archive_of("ml-1m")
     with zipfile.ZipFile(archive) as opened:
         content = opened.read("ml-1m/ratings.dat")
     work: dict[str, Work] = {
@@ -39,6 +39,14 @@ def run() -> dict[str, float]:
     memory = peak_megabytes(LOAD)
     ratios = {f"{name}_over_csv": times[name] / times["csv"] for name in work if name != "csv"}
     return {"ml_1m_csv_ms": times["csv"] * 1e3, **ratios, "load_peak_mb": memory, **_training(_load())}
+
+
+def archive_of(name: str) -> Path:
+    """Find the archive of a data set in the directory SLATEWISE_DATA; nothing is downloaded to be measured."""
+    archive = Path(os.environ.get("SLATEWISE_DATA", "")) / f"{name}.zip"
+    if "SLATEWISE_DATA" not in os.environ or not archive.is_file():
+        raise MissingError(f"{name}.zip is not there; set SLATEWISE_DATA to the directory that holds it")
+    return archive
 
 
 def _silently(_line: str) -> None:
@@ -61,7 +69,7 @@ def _without_cache(get: Callable[..., object]) -> None:
 def _training(dataset: Dataset) -> dict[str, float]:
     work = {"ours": partial(train_bpr, dataset, BprSettings()), "cornac": partial(_cornac_alone, dataset)}
     train_bpr(dataset, BprSettings(epochs=1))
-    times = seconds(work, repeats=5)
+    times = seconds(work, repeats=3, warm_ups=0)
     return {"cornac_s": times["cornac"], "training_over_cornac": times["ours"] / times["cornac"]}
 
 

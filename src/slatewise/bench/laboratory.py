@@ -7,7 +7,8 @@ import time
 from functools import partial
 from pathlib import Path
 
-from benchmarks.measure import seconds
+from slatewise.bench.data import archive_of
+from slatewise.bench.measure import seconds
 from slatewise.catalog import Catalog
 from slatewise.data.sources import load
 from slatewise.lab.simulate import simulate
@@ -16,6 +17,7 @@ from slatewise.policies import make_policy
 TABLE_2 = """
 import resource, sys
 from dataclasses import replace
+from slatewise.bench.measure import peak_bytes
 from slatewise.data.sources import load
 from slatewise.lab.experiment import run
 from slatewise.lab.reproduction import find_experiment
@@ -24,8 +26,8 @@ def main():
     experiment = find_experiment("table2", splits=1, seed=0)
     experiment = replace(experiment, arms=experiment.arms[:7])
     run(experiment, load(sys.argv[1]), workers=2)
-    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    print((peaks[0] + 2 * peaks[1]) / 1024)
+    worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    print((peak_bytes() + 2 * worker) / 2**20)
 
 if __name__ == "__main__":
     main()
@@ -35,7 +37,8 @@ if __name__ == "__main__":
 def run() -> dict[str, float]:
     """Measure both; the memory figure adds the parent and two workers at their peaks."""
     figures = {}
-    for name in ("ml-100k", "ml-1m"):
+    for archive in [archive_of(name) for name in ("ml-100k", "ml-1m")]:
+        name = archive.stem
         start = time.perf_counter()
         memory = _table_2(name)
         figures[f"table2_{name}_s"] = time.perf_counter() - start

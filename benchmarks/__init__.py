@@ -1,1 +1,0 @@
-"""Speed and memory of slatewise, as ratios measured in one run: `make bench`."""

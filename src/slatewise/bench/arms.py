@@ -1,0 +1,73 @@
+"""Choose ten of a thousand arms and learn from ten answers, beside bayesianbandits.
+
+Both sides have a Gaussian belief about one linear model over item vectors of 20 dimensions and draw from it (Thompson
+sampling). Ours is `dc2b-calibrated` at temperature 1, which besides looks for variety. The peer has three forms: the
+agent with a shared learner, its own advice for many arms, told of each arm's reward as its documentation says; the same
+with the ten rewards given to the learner itself in one call; and one learner for each arm.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slatewise.bench.measure import seconds
+from slatewise.bench.worlds import SLATE_SIZE, THREE_CLICKS, Visitor, random_catalog
+
+DIM = 20
+NO_CONTEXT = np.ones((1, 1))
+
+
+def run(n_arms: int = 1_000, repeats: int = 101, disjoint_repeats: int = 5) -> dict[str, float]:
+    """Measure all; the form with a learner for each arm is slow and repeated less."""
+    catalog = random_catalog(n_arms, DIM)
+    vectors = catalog.taste_vectors.astype(np.float64)
+    visitor = Visitor.of("dc2b-calibrated", catalog, temperature=1.0)
+    rewards, shared, disjoint = THREE_CLICKS[0].astype(np.float64), _shared_agent(vectors), _disjoint_agent(n_arms)
+    work = {
+        "ours": lambda: visitor.ask_and_learn(THREE_CLICKS),
+        "": lambda: _pull_and_update(shared, NO_CONTEXT, rewards),
+        "_batched": lambda: _pull_and_fit(shared, vectors, rewards),
+    }
+    times = seconds(work, repeats)
+    slow = seconds({"_disjoint": lambda: _pull_and_update(disjoint, vectors[:1], rewards)}, disjoint_repeats)
+    return {f"arms_peer{form}_speedup": (times | slow)[form] / times["ours"] for form in ("", "_batched", "_disjoint")}
+
+
+def _shared_agent(vectors: NDArray[np.float64]) -> Any:
+    """An agent whose arms share one linear model; the features of all arms are laid out once."""
+    from bayesianbandits import Arm, FunctionArmFeaturizer, LipschitzContextualAgent, NormalRegressor, ThompsonSampling
+
+    all_arms = vectors.T[None, :, :]
+
+    def features(_context: Any, tokens: list[int]) -> NDArray[np.float64]:
+        return all_arms if len(tokens) == len(vectors) else all_arms[:, :, tokens]
+
+    return LipschitzContextualAgent(
+        arms=[Arm(number) for number in range(len(vectors))],
+        policy=ThompsonSampling(),
+        arm_featurizer=FunctionArmFeaturizer(features),
+        learner=NormalRegressor(alpha=1.0, beta=4.0),
+        random_seed=0,
+    )
+
+
+def _disjoint_agent(n_arms: int) -> Any:
+    """An agent with a linear model of the context for each arm."""
+    from bayesianbandits import Arm, ContextualAgent, NormalRegressor, ThompsonSampling
+
+    arms = [Arm(number, learner=NormalRegressor(alpha=1.0, beta=4.0)) for number in range(n_arms)]
+    return ContextualAgent(arms, ThompsonSampling(), random_seed=0)
+
+
+def _pull_and_update(agent: Any, context: NDArray[np.float64], rewards: NDArray[np.float64]) -> None:
+    """As the documentation of `top_k` has it: name each arm, then tell its reward."""
+    (tokens,) = agent.pull(context, top_k=SLATE_SIZE)
+    for token, reward in zip(tokens, rewards, strict=True):
+        agent.select_for_update(token).update(context, np.array([reward]))
+
+
+def _pull_and_fit(agent: Any, vectors: NDArray[np.float64], rewards: NDArray[np.float64]) -> None:
+    """Go past the agent: one call of the shared learner for all ten rewards."""
+    (tokens,) = agent.pull(NO_CONTEXT, top_k=SLATE_SIZE)
+    agent.learner.partial_fit(vectors[tokens], rewards)

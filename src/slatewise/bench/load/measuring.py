@@ -1,0 +1,142 @@
+"""What `make load` measures, in the order in which it runs, and the bounds that it is held against."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from slatewise.bench.figures import Bound, at_least, at_most
+from slatewise.bench.load import closed_loop, open_loop, served
+from slatewise.bench.load.connection import Pool
+from slatewise.bench.load.open_loop import Record, Stream
+from slatewise.bench.load.served import HOST, Served
+from slatewise.bench.load.traffic import Crowd, ignore
+
+SLATES, FEEDBACKS = "slates", "feedbacks"
+BOUNDS: dict[str, Bound] = {"slates": at_most(30.0), "feedbacks": at_most(50.0)}
+"""The 99th percentile of a stream, in milliseconds, alone or beside the other."""
+SHARE_OF_BARE = at_least(0.4)
+CLICKS_PER_SLATE = 5
+CONNECTIONS = 64
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured."""
+
+    slates: float = 300.0
+    feedbacks: float = 500.0
+    seconds: float = 20.0
+    runs: int = 3
+    clients: int = 32
+    policy: str = "dc2b-calibrated"
+
+
+Say = Callable[[str], None]
+Run = Mapping[str, Mapping[str, float]]
+
+
+async def measure(plan: Plan, catalog: Path, directory: Path, say: Say) -> dict[str, Any]:
+    """Start both servers on an empty store, measure, and return all runs and the figures made of them."""
+    with served.slatewise(directory, catalog, plan.policy) as ours, served.bare(directory) as bare:
+        alone: list[Run] = []
+        mixed: list[Run] = []
+        for number in range(plan.runs):
+            say(f"run {number + 1} of {plan.runs}: at a constant rate for {plan.seconds:g} s, three times")
+            alone.append({**await slates_alone(ours, plan, number), **await feedbacks_alone(ours, plan, number)})
+            mixed.append(await both(ours, plan, number))
+        say(f"as much as it takes, beside the bare routes: {plan.runs} times")
+        most = [await _most(ours, bare, plan, number) for number in range(plan.runs)]
+    return {"alone": alone, "mixed": mixed, "most": most, "store_bytes": _size(ours)}
+
+
+async def slates_alone(server: Served, plan: Plan, number: int) -> Run:
+    """A thousand people ask for slates and never answer them."""
+    crowd = Crowd(_host(server), f"slates-{number}")
+    return await _measured(server, [Stream(SLATES, plan.slates, crowd.ask, ignore)], plan.seconds)
+
+
+async def feedbacks_alone(server: Served, plan: Plan, number: int) -> Run:
+    """People who have a slate click it item by item; enough of them for the whole time."""
+    slates = round(plan.feedbacks * plan.seconds / CLICKS_PER_SLATE)
+    crowd = Crowd(_host(server), f"feedbacks-{number}", people=slates, events=CLICKS_PER_SLATE)
+    await _prepare(server, crowd, slates)
+    return await _measured(server, [Stream(FEEDBACKS, plan.feedbacks, crowd.answer, ignore)], plan.seconds)
+
+
+async def both(server: Served, plan: Plan, number: int) -> Run:
+    """A thousand people ask for slates and click them, both at the full rate."""
+    crowd = Crowd(_host(server), f"both-{number}")
+    await _prepare(server, crowd, min(1_000, round(plan.feedbacks)))
+    return await _measured(server, mixture(crowd, plan.slates, plan.feedbacks), plan.seconds)
+
+
+def mixture(crowd: Crowd, slates: float, feedbacks: float) -> list[Stream]:
+    """Return slates and feedbacks of the same people, side by side."""
+    return [Stream(SLATES, slates, crowd.ask, crowd.took), Stream(FEEDBACKS, feedbacks, crowd.answer, ignore)]
+
+
+async def _measured(server: Served, streams: list[Stream], seconds: float) -> Run:
+    return {record.stream.name: record.summary() for record in await recorded(server, streams, seconds)}
+
+
+async def recorded(server: Served, streams: list[Stream], seconds: float) -> list[Record]:
+    """Send streams over connections of their own."""
+    pool = Pool(HOST, server.port)
+    await pool.open(CONNECTIONS)
+    try:
+        return await open_loop.run(pool, streams, seconds)
+    finally:
+        pool.close()
+
+
+async def _prepare(server: Served, crowd: Crowd, slates: int) -> None:
+    pool = Pool(HOST, server.port)
+    await pool.open(16)
+    await closed_loop.prepare(pool, crowd, slates)
+    pool.close()
+
+
+async def _most(ours: Served, bare: Served, plan: Plan, number: int) -> dict[str, float]:
+    """Requests per second of many clients and of one, with ours and the bare routes by turns."""
+    seconds = plan.seconds / 4
+    figures = {}
+    for name, server in (("ours", ours), ("bare", bare)):
+        for clients in (plan.clients, 1):
+            pool = Pool(HOST, server.port)
+            await pool.open(clients)
+            crowd = Crowd(_host(server), f"most-{number}-{clients}", events=1)
+            figures[f"{name}_{clients}"] = await closed_loop.throughput(pool, crowd, clients, seconds)
+            pool.close()
+    return figures | {"share": figures[f"ours_{plan.clients}"] / figures[f"bare_{plan.clients}"]}
+
+
+def _host(server: Served) -> str:
+    return f"{HOST}:{server.port}"
+
+
+def _size(server: Served) -> int:
+    return 0 if server.store is None or not server.store.exists() else server.store.stat().st_size
+
+
+def verdicts(plan: Plan, measured: Mapping[str, Any]) -> list[tuple[str, str, str, bool]]:
+    """Return each promise, what was found (the median of the runs, then all), its bound, and whether it holds."""
+    rows = []
+    for setting in ("alone", "mixed"):
+        for name, bound in BOUNDS.items():
+            runs = [run[name] for run in measured[setting]]
+            latencies, failed = [run["p99_ms"] for run in runs], sum(int(run["failed"]) for run in runs)
+            words = f"{runs[0]['rate']:g} {name}/s, {setting}: 99th percentile, ms" + f" ({failed} failed)" * (
+                failed > 0
+            )
+            rows.append((words, _listed(latencies), str(bound), bound.is_met(median(latencies)) and not failed))
+    shares = [run["share"] for run in measured["most"]]
+    words = f"slates and feedbacks in turn, {plan.clients} clients: share of the bare routes' rate"
+    rows.append((words, _listed(shares), str(SHARE_OF_BARE), SHARE_OF_BARE.is_met(median(shares))))
+    return rows
+
+
+def _listed(values: list[float]) -> str:
+    runs = ", ".join(f"{value:.3g}" for value in values)
+    return f"{median(values):.3g} ({runs})"

@@ -1,0 +1,84 @@
+"""`slatewise serve`: the recommender behind HTTP."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slatewise.cli.console import stdout
+
+if TYPE_CHECKING:
+    from slatewise.service.settings import Settings
+
+EXAMPLE = "Example: slatewise serve --catalog demo --store sqlite:///slates.db"
+ONE_THREAD = "OPENBLAS_NUM_THREADS"
+
+
+def serve(
+    catalog: Annotated[Path | None, typer.Option(help="Directory of the catalogue.", show_default=False)] = None,
+    store: Annotated[
+        str | None, typer.Option(help="memory://, sqlite:///FILE or postgresql://…  [default: sqlite:///slates.db]")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="A policy, or shares of users: dc2b-calibrated=0.9,popular=0.1", metavar="SHARES")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one.  [default: 8000]")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; several only with PostgreSQL.  [default: 1]")] = None,
+    keys: Annotated[Path | None, typer.Option(help="File of API keys.  [default: keys.json, if it exists]")] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A name by which clients call the service; may be repeated.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file of settings.  [default: slatewise.toml, if it exists]")
+    ] = None,
+) -> None:
+    """Serve slates over HTTP until Ctrl-C; the page is at /, the API's description at /docs.
+
+    Every setting can also come from the environment (SLATEWISE_PORT=8080) or a TOML file; flags win over the
+    environment, the environment over the file.
+    """
+    _start_with_one_thread()
+    from slatewise.service.settings import load_settings
+    from slatewise.store import StoreError
+
+    flags = {
+        "catalog": catalog,
+        "store": store,
+        "policies": policy,
+        "host": host,
+        "port": port,
+        "workers": workers,
+        "keys": keys,
+        "allowed_hosts": allow_host or None,
+    }
+    try:
+        _serve(load_settings(flags, config))
+    except (ValueError, StoreError) as error:
+        sys.exit(f"error: {error}")
+
+
+def _serve(settings: "Settings") -> None:
+    from slatewise.service.server import address_of, check, listen, make_recommender, serve_alone
+    from slatewise.service.workers import serve_together
+
+    check(settings)
+    listener = listen(settings)
+    recommender = make_recommender(settings)
+    address = address_of(settings, listener.getsockname()[1])
+    stdout.print(f"serving {recommender.catalog.n_items:,} items at {address} (Ctrl-C stops)", markup=False)
+    if settings.workers == 1:
+        serve_alone(settings, listener, recommender)
+        return
+    listener.close()
+    recommender.close()
+    serve_together(settings)
+
+
+def _start_with_one_thread() -> None:
+    """Start again with BLAS on one thread: it is told when NumPy is loaded, and that was before this line."""
+    if ONE_THREAD not in os.environ:
+        os.environ[ONE_THREAD] = "1"
+        os.execv(sys.executable, [sys.executable, "-m", "slatewise", *sys.argv[1:]])  # noqa: S606

@@ -1,0 +1,158 @@
+"""API keys: random, shown once, kept only as hashes; the running service notices when their file changes."""
+
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from slatewise.files import write_whole
+
+SCOPES = ("serve", "read", "admin")
+PREFIX = "swk_"
+ID_LENGTH = 8
+KEY = re.compile(r"swk_[A-Za-z0-9_-]{51}")
+LARGEST_FILE = 1 << 20
+
+
+class KeyFileError(ValueError):
+    """A file of keys that cannot be used; the message names it and the way out."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """What is kept of a key: its id (the start of the key, no secret), who has it, what it may do, and its hash."""
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    sha256: str
+    created: float
+    expires: float | None = None
+    revoked: float | None = None
+
+    def is_active(self, now: float) -> bool:
+        """Whether the key opens anything now."""
+        return self.revoked is None and (self.expires is None or now < self.expires)
+
+
+def new_key(name: str, scopes: Iterable[str], expires: float | None = None) -> tuple[str, Key]:
+    """Draw a key: the text to hand out, which is not kept, and what is kept."""
+    wanted = tuple(scope for scope in SCOPES if scope in set(scopes))
+    unknown = set(scopes) - set(SCOPES)
+    if unknown or not wanted:
+        raise KeyFileError(f"a key needs at least one of the scopes {', '.join(SCOPES)}, and no other")
+    if not 1 <= len(name) <= 100 or not name.isprintable():
+        raise KeyFileError("a key needs a name of 1 to 100 printable characters, such as who will hold it")
+    identifier = secrets.token_hex(ID_LENGTH // 2)
+    text = f"{PREFIX}{identifier}{secrets.token_urlsafe(32)}"
+    return text, Key(identifier, name, wanted, _digest(text), time.time(), expires)
+
+
+def read_keys(path: Path) -> list[Key]:
+    """Read a file of keys."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise KeyFileError(f"{path} is too large for a file of keys")
+        listed = json.loads(path.read_bytes())["keys"]
+        return [Key(**{**one, "scopes": tuple(one["scopes"])}) for one in listed]
+    except OSError as error:
+        raise KeyFileError(f"{path} cannot be read: {error.strerror}; `slatewise keys add` makes one") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        if isinstance(error, KeyFileError):
+            raise
+        raise KeyFileError(f"{path} is not a file of keys; restore it, or move it away and add keys anew") from error
+
+
+def write_keys(path: Path, keys: Iterable[Key]) -> None:
+    """Write a file of keys that only its owner can read; whoever reads meanwhile sees the old file or the new one."""
+    content = json.dumps({"keys": [asdict(key) for key in keys]}, indent=1) + "\n"
+    umask = os.umask(0o177)
+    try:
+        write_whole(path, [content.encode()])
+    finally:
+        os.umask(umask)
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[list[Key]]:
+    """Yield the keys of a file, to be changed in place, and write them; others who want to change it wait."""
+    with path.with_name(f".{path.name}.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        keys = read_keys(path) if path.exists() else []
+        yield keys
+        write_keys(path, keys)
+
+
+def revoke(keys: list[Key], identifier: str) -> None:
+    """Switch a key off from now on."""
+    place = _place(keys, identifier)
+    keys[place] = replace(keys[place], revoked=time.time())
+
+
+def rotated(keys: list[Key], identifier: str, until: float) -> tuple[str, Key]:
+    """Add a new key with the name, scopes and expiry of an old one, which works until a time; return the new one."""
+    place = _place(keys, identifier)
+    old = keys[place]
+    text, key = new_key(old.name, old.scopes, old.expires)
+    keys[place] = replace(old, expires=until if old.expires is None else min(until, old.expires))
+    keys.append(key)
+    return text, key
+
+
+def _place(keys: list[Key], identifier: str) -> int:
+    for place, key in enumerate(keys):
+        if key.id == identifier and key.is_active(time.time()):
+            return place
+    raise KeyFileError(f"there is no active key {identifier!r}; `slatewise keys list` shows them")
+
+
+class KeyRing:
+    """The keys that open the service now; a file that is missing or unreadable opens nothing."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self.path, self.clock = path, clock
+        self.keys = {key.id: key for key in read_keys(path)}
+        self.seen = self._stamp()
+
+    def find(self, text: str) -> Key | None:
+        """Return the active key with this text."""
+        self._refresh()
+        key = self.keys.get(text[len(PREFIX) : len(PREFIX) + ID_LENGTH])
+        if key is None or not KEY.fullmatch(text):
+            return None
+        matches = hmac.compare_digest(key.sha256, _digest(text))
+        return key if matches and key.is_active(self.clock()) else None
+
+    @property
+    def n_active(self) -> int:
+        """How many keys open something now."""
+        return sum(key.is_active(self.clock()) for key in self.keys.values())
+
+    def _refresh(self) -> None:
+        stamp = self._stamp()
+        if stamp == self.seen:
+            return
+        try:
+            self.keys = {key.id: key for key in read_keys(self.path)}
+        except KeyFileError:
+            self.keys = {}
+        self.seen = stamp
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,165 @@
+/* Cards of a slate: what it is, why it is here, and one button that covers the card. */
+
+import { hueOf } from "./colour.js";
+import { calm, element, svg } from "./dom.js";
+import { tile } from "./tile.js";
+import { nameAndYear } from "./titles.js";
+import { list, percent } from "./words.js";
+
+const MOST_CHIPS = 3;
+const ICONS = {
+  "crowd favourite": "M8 1.8l1.9 4 4.3.6-3.1 3 .8 4.3L8 11.6l-3.9 2.1.8-4.3-3.1-3 4.3-.6z",
+  "close to what you clicked":
+    "M8 13.6C3.8 10.6 2 8.4 2 6a3.2 3.2 0 0 1 6-1.5A3.2 3.2 0 0 1 14 6c0 2.4-1.8 4.6-6 7.6z",
+  exploring: "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zm2.9 3.6L9.3 9.3l-4.2 1.6 1.6-4.2z",
+};
+const HEART = "M12 20.3C5.5 15.7 3 12.5 3 8.9A4.8 4.8 0 0 1 12 6.6a4.8 4.8 0 0 1 9 2.3c0 3.6-2.5 6.8-9 11.4z";
+
+/** Lay out the cards of a slate; an item that was there before glides to its new place. */
+export function layCards(container, slate, liked, toggle) {
+  const before = new Map([...container.children].map((one) => [one.dataset.key, one.getBoundingClientRect()]));
+  const cards = slate.items.map((item, place) => card(item, place, slate.items, toggle));
+  container.replaceChildren(...cards);
+  markLikes(container, liked);
+  if (!calm()) cards.forEach((one, place) => enter(one, before.get(one.dataset.key), place));
+}
+
+/** Show which items are liked. */
+export function markLikes(container, liked) {
+  const keys = new Set(liked.map(keyOf));
+  for (const one of container.querySelectorAll(".card[data-key]")) {
+    const pressed = keys.has(one.dataset.key);
+    one.classList.toggle("liked", pressed);
+    one.querySelector(".like").setAttribute("aria-pressed", String(pressed));
+  }
+}
+
+/** Cards without content, for the time until a slate arrives. */
+export function layPlaceholders(container, number) {
+  const line = (size) => element("div", { class: `bone ${size}` });
+  const one = () =>
+    element("li", { class: "card waiting", "aria-hidden": "true" }, line("picture"), line("wide"), line("short"), line("wide"));
+  container.replaceChildren(...Array.from({ length: number }, one));
+}
+
+/** Categories as small chips, the rest counted. */
+export function chips(categories, most = MOST_CHIPS) {
+  if (!categories.length) return null;
+  const shown = categories.slice(0, most).map((name) => element("li", { class: "chip", "--hue": hueOf(name) }, name));
+  const rest = categories.slice(most);
+  if (rest.length) {
+    const more = element("span", { "aria-hidden": "true" }, `+${rest.length}`);
+    shown.push(element("li", { class: "chip more", title: rest.join(", ") }, more, unseen(`and ${list(rest)}`)));
+  }
+  return element("ul", { class: "chips", "aria-label": "Categories" }, shown);
+}
+
+/** Why an item is on a slate, in words. */
+export function reasonWords(item) {
+  if (item.reason === "crowd favourite") return ["Crowd favourite"];
+  if (item.reason === "exploring") return ["Trying something new"];
+  if (!item.because_title) return ["Close to what you liked"];
+  const liked = nameAndYear(item.because_title).name;
+  return ["Because you liked ", element("cite", { dir: "auto", title: liked }, liked)];
+}
+
+function card(item, place, items, toggle) {
+  const { name, year } = nameAndYear(item.title);
+  const id = `card-${place}`;
+  return element(
+    "li",
+    { class: "card", "data-key": keyOf(item.id) },
+    element("div", { class: "picture" }, tile(item)),
+    element(
+      "div",
+      { class: "what" },
+      element("h3", { id, dir: "auto", title: name }, name),
+      element("div", { class: "facts" }, year && element("span", { class: "year" }, year), chips(item.categories)),
+    ),
+    element("dl", { class: "why" }, reason(item), chance(item), addition(item, place, items)),
+    element(
+      "button",
+      { class: "like", type: "button", "aria-pressed": "false", "aria-label": `Like ${name}`, onclick: () => toggle(item) },
+      svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: HEART })),
+    ),
+  );
+}
+
+function reason(item) {
+  const icon = svg("svg", { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" }, svg("path", { d: ICONS[item.reason] ?? ICONS.exploring }));
+  const kind = { "crowd favourite": "crowd", exploring: "new" }[item.reason] ?? "close";
+  return row(`reason ${kind}`, "Why it is here", icon, element("span", {}, reasonWords(item)));
+}
+
+/** How likely a like is, as a dot in a band of one standard deviation. */
+function chance(item) {
+  if (item.probability === null) return row("chance none", "Chance of a like", "No estimate from this policy");
+  const deviation = item.deviation ?? 0;
+  const low = Math.max(item.probability - deviation, 0);
+  const high = Math.min(item.probability + deviation, 1);
+  const words = `${percent(item.probability)} ± ${Math.round(100 * deviation)}`;
+  const bar = element(
+    "span",
+    { class: "bar", "--value": item.probability, "--low": low, "--high": high, "aria-hidden": "true" },
+    element("span", { class: "band" }),
+    element("span", { class: "dot" }),
+  );
+  const hint = `I think you like this with ${percent(item.probability)}, somewhere from ${percent(low)} to ${percent(high)}`;
+  return row("chance", "Chance of a like", bar, element("span", { class: "value", title: hint }, words));
+}
+
+/** What a card adds to the variety: categories that no earlier card has, and how unlike the other cards it is. */
+function addition(item, place, items) {
+  const earlier = new Set(items.slice(0, place).flatMap((one) => one.categories));
+  const fresh = item.categories.filter((name) => !earlier.has(name));
+  const share = unlikeness(item, items);
+  const rest = fresh.length > 1 ? ` +${fresh.length - 1}` : "";
+  const words = fresh.length ? `Adds ${fresh[0]}${rest}` : `${percent(share)} unlike the rest`;
+  const bar = element("span", { class: "bar plain", "--value": share, "aria-hidden": "true" }, element("span", { class: "band" }));
+  const hint = [
+    fresh.length > 1 ? `Adds ${list(fresh)}. ` : "",
+    `${percent(share)} unlike the rest of the slate; in the policy's units it adds ${item.diversity_gain.toFixed(2)}.`,
+  ].join("");
+  return row("addition", "What it adds to the variety", bar, element("span", { class: "value", title: hint }, words, unseen(`. ${hint}`)));
+}
+
+/** Mean of 1 − Jaccard over the other cards; without categories, the policy's own gain relative to the largest. */
+function unlikeness(item, items) {
+  const others = items.filter((one) => one !== item);
+  if (!items.some((one) => one.categories.length)) {
+    return Math.exp(item.diversity_gain - Math.max(...items.map((one) => one.diversity_gain)));
+  }
+  if (!others.length) return 1;
+  return others.reduce((sum, one) => sum + distance(item.categories, one.categories), 0) / others.length;
+}
+
+function distance(ones, others) {
+  const both = ones.filter((name) => others.includes(name)).length;
+  return 1 - both / Math.max(ones.length + others.length - both, 1);
+}
+
+function row(kind, term, ...content) {
+  return element("div", { class: kind }, element("dt", { class: "unseen" }, term), element("dd", {}, content));
+}
+
+function unseen(words) {
+  return element("span", { class: "unseen" }, words);
+}
+
+/** Tell 1 from "1". */
+function keyOf(id) {
+  return JSON.stringify(id);
+}
+
+function enter(one, from, place) {
+  const to = one.getBoundingClientRect();
+  const start = from
+    ? { transform: `translate(${from.left - to.left}px, ${from.top - to.top}px)` }
+    : { opacity: 0, transform: "translateY(12px)" };
+  one.animate([start, { opacity: 1, transform: "none" }], {
+    duration: 380,
+    delay: from ? 0 : 30 * place,
+    easing: "cubic-bezier(.2,.7,.2,1)",
+    fill: "backwards",
+  });
+}

@@ -1,0 +1,213 @@
+/* The page: draws the session, listens to the person, and keeps what it shows and what is known in step. */
+
+import { ask, askPatiently } from "./api.js";
+import { layCards, layPlaceholders, markLikes } from "./cards.js";
+import { colourCategories } from "./colour.js";
+import { COMPARED, drawComparison } from "./compare.js";
+import { byId, calm, element, show } from "./dom.js";
+import { send } from "./outbox.js";
+import { drawPath } from "./path.js";
+import { firstSlate, forget, nextSlate, pickAgain, PICKS, toggle, wishes } from "./play.js";
+import { drawRounds } from "./rounds.js";
+import { change, onChangeElsewhere, session, startOver } from "./session.js";
+import { announce, note, problemPanel, watchConnection } from "./status.js";
+import { drawTaste } from "./taste.js";
+import { count, percent, policyName, policyWords } from "./words.js";
+
+const KNOB_WAIT = 200;
+const AS_TUNED = 0.5;
+const cards = byId("cards");
+const more = byId("more");
+const page = { shown: null, policies: [], turning: null, busy: false, drawBanner: () => {} };
+
+/** Draw whatever the session says; cards only if the slate is another one. */
+function draw() {
+  const { slate, liked, round } = session();
+  drawControls();
+  if (!slate) return;
+  if (page.shown !== slate.slate_id) {
+    page.shown = slate.slate_id;
+    layCards(cards, slate, liked, like);
+    announce(`Slate ${round}: ${count(slate.items.length, "pick")}, variety ${percent(slate.variety)}`);
+    drawPerson();
+    compare();
+  }
+  markLikes(cards, liked);
+  byId("round").textContent = `Slate ${round}`;
+  byId("variety").textContent = percent(slate.variety);
+  byId("variety-bar").style.setProperty("--value", slate.variety);
+  byId("served-by").textContent = policyName(slate.policy);
+  byId("everything").hidden = slate.items.length >= PICKS;
+  byId("tally").textContent = liked.length ? count(liked.length, "like") : "Nothing liked yet";
+}
+
+function like(item) {
+  toggle(item);
+  draw();
+  deliver();
+}
+
+/** Send what waits; a slate that the service no longer knows is replaced by a new one. */
+async function deliver() {
+  page.drawBanner();
+  const refused = await send();
+  page.drawBanner();
+  if (refused.some((one) => one.status === 404)) {
+    note("The service no longer knows this slate, so here is a new one.");
+    change({ slate: null, liked: [] });
+    await work(firstSlate);
+  } else if (refused.length) {
+    note([refused[0].message, refused[0].detail].filter(Boolean).join(": "));
+  }
+}
+
+/** Run something that brings a slate, with the page marked as busy and problems shown where the slate would be. */
+async function work(action, focus = false) {
+  if (page.busy) return;
+  setBusy(true);
+  if (!session().slate) layPlaceholders(cards, PICKS);
+  byId("problem").replaceChildren();
+  try {
+    await action();
+    if (focus) lookAt(byId("round"));
+  } catch (problem) {
+    if (!session().slate) show(cards);
+    show(byId("problem"), problemPanel(problem, () => work(action, focus)));
+  } finally {
+    setBusy(false);
+    draw();
+  }
+}
+
+function setBusy(busy) {
+  page.busy = busy;
+  byId("slate").setAttribute("aria-busy", String(busy));
+  more.setAttribute("aria-disabled", String(busy));
+}
+
+function lookAt(heading) {
+  heading.focus({ preventScroll: true });
+  const { top } = byId("slate").getBoundingClientRect();
+  if (top < 0) scrollBy({ top: top - 12, behavior: calm() ? "auto" : "smooth" });
+}
+
+async function drawPerson() {
+  try {
+    const person = await ask("GET", `v1/users/${encodeURIComponent(session().user)}`);
+    drawTaste(byId("taste"), person);
+    drawRounds(byId("rounds"), person);
+    drawPath(byId("path"), person);
+  } catch (problem) {
+    if (!problem.passing) show(byId("taste"), element("p", { class: "note" }, problem.message));
+  }
+}
+
+async function compare() {
+  if (!byId("compare").open) return;
+  await send();
+  const { slate, liked } = session();
+  const instead = slate && !liked.length;
+  byId("compare-when").textContent = instead ? "What each policy would show you instead of this slate." : "What each policy would show you next.";
+  await drawComparison(byId("columns"), page.policies, { ...wishes(), ...(slate && { replaces: slate.slate_id }) }, choosePolicy);
+}
+
+function drawControls() {
+  const { policy, diversity } = session();
+  const select = byId("policy");
+  const served = page.policies.find((one) => one.name === (policy ?? session().slate?.policy));
+  select.value = policy ?? "";
+  byId("policy-summary").textContent = served ? policyWords(served) : "";
+  const turns = served?.has_diversity_knob ?? true;
+  byId("knob").disabled = !turns;
+  byId("knob-note").textContent = turns ? knobWords(diversity) : `${policyName(served.name)} has no such knob.`;
+  if (document.activeElement !== byId("knob")) byId("knob").value = diversity ?? AS_TUNED;
+  byId("knob").setAttribute("aria-valuetext", diversity === null ? "as tuned" : `${percent(diversity)} towards variety`);
+  byId("as-tuned").hidden = diversity === null || !turns;
+}
+
+function knobWords(diversity) {
+  if (diversity === null) return "As tuned.";
+  return session().liked.length ? "Applies from the next slate: you have already liked something on this one." : "";
+}
+
+function choosePolicy(name) {
+  change({ policy: name || null });
+  settle();
+}
+
+function turnKnob(diversity) {
+  change({ diversity });
+  drawControls();
+  clearTimeout(page.turning);
+  page.turning = setTimeout(settle, KNOB_WAIT);
+}
+
+/** Apply other settings: at once to a slate nobody has touched, else from the next one. */
+async function settle() {
+  draw();
+  if (session().liked.length) return announce("Applies from the next slate");
+  if (page.busy) page.turning = setTimeout(settle, KNOB_WAIT);
+  else await work(pickAgain);
+}
+
+function becomeNew() {
+  startOver();
+  page.shown = null;
+  show(byId("columns"));
+  work(firstSlate, true);
+}
+
+async function beForgotten() {
+  try {
+    await forget();
+    note("Everything the service knew about you is gone. You are someone new.");
+    becomeNew();
+  } catch (problem) {
+    note(problem.status === 403 ? "This key may not delete people; ask whoever runs the service." : problem.message);
+  }
+}
+
+/** Arrow keys move between cards, as in a grid. */
+function moveBetweenCards(event) {
+  const likes = [...cards.querySelectorAll(".like")];
+  const at = likes.indexOf(event.target);
+  if (at < 0) return;
+  const columns = getComputedStyle(cards).gridTemplateColumns.split(" ").length;
+  const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns }[event.key];
+  const next = likes[at + step];
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
+}
+
+async function meetCatalog() {
+  const [catalog, policies] = await Promise.all([
+    askPatiently("GET", "v1/catalog").catch(() => ({ categories: [], items: 0 })),
+    askPatiently("GET", "v1/policies").catch(() => COMPARED.map((name) => ({ name, share: 0, has_diversity_knob: true, summary: "" }))),
+  ]);
+  colourCategories(catalog.categories);
+  page.policies = policies;
+  const assigned = element("option", { value: "" }, "As assigned");
+  show(byId("policy"), assigned, policies.map(({ name }) => element("option", { value: name }, policyName(name))));
+  byId("about").textContent = catalog.items ? `${count(catalog.items, "item")} in ${count(catalog.categories.length, "category", "categories")}` : "";
+}
+
+function listen() {
+  more.addEventListener("click", () => page.busy || work(() => nextSlate(page.shown), true));
+  byId("start-over").addEventListener("click", becomeNew);
+  byId("forget").addEventListener("click", beForgotten);
+  byId("policy").addEventListener("change", (event) => choosePolicy(event.target.value));
+  byId("knob").addEventListener("input", (event) => turnKnob(Number(event.target.value)));
+  byId("as-tuned").addEventListener("click", () => turnKnob(null));
+  byId("compare").addEventListener("toggle", compare);
+  cards.addEventListener("keydown", moveBetweenCards);
+  onChangeElsewhere(draw);
+  page.drawBanner = watchConnection(deliver);
+  addEventListener("online", deliver);
+}
+
+listen();
+layPlaceholders(cards, PICKS);
+await meetCatalog();
+deliver();
+await work(firstSlate);

@@ -1,0 +1,58 @@
+/* Feedback on its way: kept until the service has acknowledged it, and sent again under the same event id.
+
+   Each event has a key of its own, so tabs cannot overwrite each other's. Clicks and retractions add up on the server,
+   so neither their order nor a repetition matters. */
+
+import { askPatiently } from "./api.js";
+import { alone, browser, newId } from "./keeping.js";
+
+const PREFIX = "slatewise.event.";
+let sequence = 0;
+
+/** Keep an event to be sent. */
+export function put(event) {
+  const place = `${Date.now().toString(36)}.${String(sequence++).padStart(6, "0")}.${newId().slice(0, 8)}`;
+  browser.set(PREFIX + place, JSON.stringify({ event_id: newId(), ...event }));
+}
+
+/** How many events wait. */
+export function waiting() {
+  return names().length;
+}
+
+/** Drop what waits for someone who is to be forgotten. */
+export function clear() {
+  names().forEach(browser.remove);
+}
+
+/** Send everything that waits, oldest first; returns the problems of events that the service refused. */
+export async function send() {
+  const refused = [];
+  await alone("outbox", async () => {
+    for (let [name] = names(); name !== undefined; [name] = names()) {
+      const problem = await deliver(browser.get(name));
+      if (problem) refused.push(problem);
+      if (problem && !isFinal(problem)) break;
+      browser.remove(name);
+    }
+  });
+  return refused;
+}
+
+async function deliver(text) {
+  try {
+    await askPatiently("POST", "v1/feedback", JSON.parse(text));
+    return null;
+  } catch (problem) {
+    return problem;
+  }
+}
+
+/** Whether an event will never be taken: the service does not know its slate, or it is not an event. */
+function isFinal(problem) {
+  return problem instanceof SyntaxError || [400, 404, 409, 413, 422].includes(problem.status);
+}
+
+function names() {
+  return browser.names().filter((name) => name.startsWith(PREFIX)).sort();
+}

@@ -1,0 +1,49 @@
+/* Numbers and names as people read them. */
+
+const POLICIES = {
+  "dc2b-calibrated": ["DC²B calibrated", "Learns how you differ from the crowd, and keeps variety."],
+  dc2b: ["DC²B", "The paper's method: guesses your taste anew each time."],
+  popular: ["Popular", "What most people like. It does not learn."],
+};
+
+/** A policy's name for people. */
+export function policyName(name) {
+  return POLICIES[name]?.[0] ?? name;
+}
+
+/** What a policy does, for people; the service's own summary where there is nothing better. */
+export function policyWords({ name, summary }) {
+  return POLICIES[name]?.[1] ?? summary;
+}
+
+/** A share as "42 %". */
+export function percent(share) {
+  return `${Math.round(100 * share)} %`;
+}
+
+/** "1 like", "2 likes". */
+export function count(number, one, many = `${one}s`) {
+  return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+}
+
+/** "Action, Drama and War". */
+export function list(words) {
+  if (words.length < 2) return words.join("");
+  return `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
+}
+
+/** Seconds as "3 h 12 min". */
+export function duration(seconds) {
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 1) return `${Math.floor(seconds)} s`;
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+/** Bytes as "18.2 MB". */
+export function bytes(number) {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  const power = Math.min(Math.floor(Math.log10(Math.max(number, 1)) / 3), units.length - 1);
+  return `${(number / 1000 ** power).toFixed(power ? 1 : 0)} ${units[power]}`;
+}

@@ -1,0 +1,87 @@
+"""Bodies of requests: counted while they stream in, timed, parsed strictly, and only then validated."""
+
+import asyncio
+import json
+import math
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from starlette.requests import Request
+
+from slatewise.service.problems import MALFORMED, MEDIA_TYPE, TIMEOUT, TOO_LARGE, ProblemError, invalid
+
+Model = TypeVar("Model")
+
+MOST_DRAINED = 16 << 20
+CLOSE = {"connection": "close"}
+
+
+class NotJsonError(ValueError):
+    """Text that is not JSON in the strict sense."""
+
+
+def require_json(request: Request) -> None:
+    """Refuse bodies that a form of a foreign page could send."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise ProblemError(MEDIA_TYPE, "Send the header Content-Type: application/json.")
+
+
+async def read_body(request: Request, largest: int, seconds: float) -> bytes:
+    """Return the body; one that is too large is read on, up to a bound, so that its sender hears the answer."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size <= largest:
+                    parts.append(part)
+                elif size > MOST_DRAINED:
+                    break
+    except TimeoutError:
+        raise ProblemError(TIMEOUT, "The body did not arrive in time.", CLOSE) from None
+    if size > largest:
+        raise ProblemError(TOO_LARGE, f"A body may have {largest} bytes.", CLOSE)
+    return b"".join(parts)
+
+
+def parse(body: bytes) -> Any:
+    """Parse JSON: UTF-8 only, finite numbers only, no name twice in an object."""
+    try:
+        return DECODER.decode(body.decode())
+    except RecursionError:
+        raise ProblemError(MALFORMED, "The body is nested too deeply.") from None
+    except NotJsonError as error:
+        raise ProblemError(MALFORMED, str(error)) from None
+    except ValueError:
+        raise ProblemError(MALFORMED, "The body is not JSON in UTF-8.") from None
+
+
+def validate(adapter: TypeAdapter[Model], given: Any) -> Model:
+    """Check parsed JSON against a model."""
+    try:
+        return adapter.validate_python(given)
+    except ValidationError as error:
+        raise invalid(error.errors(include_url=False, include_context=False, include_input=False)) from None
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise NotJsonError("An object of the body has the same name twice.")
+    return found
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise NotJsonError("A number of the body is too large.")
+    return number
+
+
+def _refuse(_: str) -> NoReturn:
+    raise NotJsonError("NaN and Infinity are not JSON.")
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_float=_finite, parse_constant=_refuse)

@@ -1,0 +1,106 @@
+"""Rows, works and openers that the tests of stores share."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import psycopg
+import psycopg.sql
+
+from slatewise.store import Store
+from slatewise.store.protocol import AnswerRow, SlateRow, Transaction, UserRow
+from tests.postgres import Server
+
+NASTY = [
+    "Robert'); DROP TABLE users; --",
+    '"; DELETE FROM slates; --',
+    "%s %(name)s ? $1 :1",
+    "ü\u2028🦉\u0301\x7f\\",
+    " leading and trailing ",
+    "a/../b",
+    "x" * 256,
+    "NULL",
+    "1",
+]
+
+
+def slate(user: str, number: int, **changes: Any) -> SlateRow:
+    """A slate with a bit of everything."""
+    items = (number, str(number), 2**70, "ü\n", -1)
+    given = {"created_at": 1e9 + number / 3, "catalog": "cat", "policy": "dc2b", "items": items, "variety": 0.1 + 0.2}
+    return SlateRow(**{"slate_id": f"slate {number} of {user}", "user": user, "number": number, **given, **changes})
+
+
+def answer(user: str, number: int, event: str = "", **changes: Any) -> AnswerRow:
+    """An answer to such a slate."""
+    given = {"clicked": (number, "ü\n"), "retracted": (str(number),), "final": True, "received_at": 2e9 + number / 7}
+    event_id = f"answer {number} of {user}{event}"
+    return AnswerRow(
+        **{"event_id": event_id, "slate_id": f"slate {number} of {user}", "user": user, **given, **changes}
+    )
+
+
+def do(store: Store, work: Callable[[Transaction], Any]) -> Any:
+    """Run a work and wait until it is durable."""
+    return store.submit(work).result(timeout=30)
+
+
+def fill(store: Store, users: list[str], n_slates: int = 3) -> None:
+    """Give users slates, an answer to each, and a belief."""
+
+    def work(user: str) -> Callable[[Transaction], None]:
+        def write(transaction: Transaction) -> None:
+            transaction.lock(user)
+            for number in range(n_slates):
+                transaction.add_slate(slate(user, number))
+                transaction.add_answer(answer(user, number))
+            transaction.save_user(UserRow(user, f"stamp of {user}", n_slates, "space", user.encode() * 20))
+
+        return write
+
+    for future in [store.submit(work(user)) for user in users]:
+        future.result(timeout=30)
+
+
+def one_more(user: str, belief: bytes = b"\x00belief") -> Callable[[Transaction], int]:
+    """A work that counts one up in a user's row."""
+
+    def work(transaction: Transaction) -> int:
+        row = transaction.lock(user)
+        transaction.save_user(UserRow(user, f"stamp {row.n_slates}", row.n_slates + 1, "space", belief))
+        return row.n_slates + 1
+
+    return work
+
+
+def at_once(jobs: list[Callable[[], Any]]) -> None:
+    """Run jobs in threads that start together; fail if one fails."""
+    ready = threading.Barrier(len(jobs))
+    futures: list[Future[Any]] = [Future() for _ in jobs]
+
+    def run(job: Callable[[], Any], future: Future[Any]) -> None:
+        ready.wait()
+        try:
+            future.set_result(job())
+        except BaseException as error:  # noqa: BLE001
+            future.set_exception(error)
+
+    threads = [threading.Thread(target=run, args=pair) for pair in zip(jobs, futures, strict=True)]
+    for thread in threads:
+        thread.start()
+    for future in futures:
+        future.result(timeout=60)
+    for thread in threads:
+        thread.join()
+
+
+def emptied(server: Server, *, tables_too: bool = False) -> str:
+    """Remove all rows of the store on a server, or its tables too, which is slower; return where it was."""
+    with psycopg.connect(server.url) as connection:
+        if tables_too or connection.execute("SELECT to_regclass('slatewise.counts')").fetchall()[0][0] is None:
+            connection.execute("SET client_min_messages = warning; DROP SCHEMA IF EXISTS slatewise CASCADE")
+        else:
+            for table in ("users", "slates", "answers", "counts"):
+                connection.execute(psycopg.sql.SQL("DELETE FROM slatewise.{}").format(psycopg.sql.Identifier(table)))
+    return server.url

@@ -1,0 +1,546 @@
+"""The HTTP service in this process: what each route answers, who may use it, and what it keeps to itself."""
+
+import ast
+import json
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slatewise.recommender import Recommender
+from slatewise.recommender.views import Receipt, Slate, SlateItem
+from slatewise.service import page_files
+from slatewise.service.limits import Limits
+from slatewise.service.live import Latencies, Rate, percentile
+from slatewise.service.rate import MOST_CALLERS, Buckets
+from slatewise.service.routes import ROUTES
+from slatewise.service.scoped import ScopedRoute
+from slatewise.service.settings import Settings
+from slatewise.store.protocol import StoreDamagedError, StoreFullError, StoreUnavailableError
+from tests.serving import Local, key_file, local, small_catalog
+
+PUBLIC = {"/health/live", "/health/ready", "/openapi.json", "/docs"}
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Local]:
+    with local(tmp_path) as made:
+        yield made
+
+
+def new_slate(service: Local, user: str = "anna", **wishes: Any) -> dict[str, Any]:
+    answer = service.client.post("/v1/slates", json={"user": user, **wishes})
+    assert answer.status_code == 201, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_a_slate_has_what_the_contract_says(service: Local) -> None:
+    slate = new_slate(service, k=4)
+    assert list(slate) == list(Slate.__dataclass_fields__)
+    assert (slate["user"], slate["number"], slate["policy"]) == ("anna", 0, "dc2b-calibrated")
+    assert len(slate["items"]) == 4
+    assert list(slate["items"][0]) == list(SlateItem.__dataclass_fields__)
+
+
+def test_a_preview_records_nothing(service: Local) -> None:
+    answer = service.client.post("/v1/slates", json={"user": "anna", "preview": True})
+    assert answer.status_code == 200
+    assert answer.json()["slate_id"] is None
+    assert service.client.get("/v1/users/anna/export").status_code == 404
+    assert new_slate(service)["items"] == answer.json()["items"]
+
+
+def test_wishes_reach_the_recommender(service: Local) -> None:
+    slate = new_slate(service, candidates=[1, 2, 3, 6], exclude=[2], categories=["Drama"], k=9, policy="popular")
+    assert {item["id"] for item in slate["items"]} == {1, 6}
+    assert slate["policy"] == "popular"
+    again = new_slate(service, candidates=[1, 2, 3, 6], exclude=[2], categories=["Drama"], replaces=slate["slate_id"])
+    assert {item["id"] for item in again["items"]} == {1, 6}
+
+
+def test_feedback_is_counted_once(service: Local) -> None:
+    slate = new_slate(service)
+    event = {"slate_id": slate["slate_id"], "clicked": [slate["items"][0]["id"]], "event_id": "e1"}
+    first, second = (service.client.post("/v1/feedback", json=event) for _ in range(2))
+    assert list(first.json()) == list(Receipt.__dataclass_fields__)
+    assert (first.json()["duplicate"], second.json()["duplicate"]) == (False, True)
+    assert service.client.get("/v1/users/anna").json()["clicks"] == 1
+    changed = service.client.post("/v1/feedback", json={**event, "clicked": []})
+    assert (changed.status_code, changed.json()["type"]) == (409, "urn:slatewise:problem:conflict")
+
+
+def test_feedback_on_what_was_not_shown(service: Local) -> None:
+    slate = new_slate(service)
+    stranger = next(item for item in range(60) if item not in {one["id"] for one in slate["items"]})
+    for clicked in ([stranger], [str(slate["items"][0]["id"])]):
+        answer = service.client.post("/v1/feedback", json={"slate_id": slate["slate_id"], "clicked": clicked})
+        assert answer.status_code == 422
+    assert service.client.post("/v1/feedback", json={"slate_id": "forged", "clicked": []}).status_code == 404
+    assert service.client.get("/v1/users/anna").json()["slates"] == 0
+
+
+def test_one_bad_event_stops_no_other(service: Local) -> None:
+    slate = new_slate(service)
+    good = {"slate_id": slate["slate_id"], "clicked": [slate["items"][0]["id"]]}
+    answer = service.client.post("/v1/feedback", json={"events": [{"slate_id": "forged", "clicked": []}, good, good]})
+    assert answer.status_code == 200
+    bad, first, second = answer.json()["results"]
+    assert (bad["error"]["status"], bad["error"]["type"]) == (404, "urn:slatewise:problem:unknown-slate")
+    assert (first["duplicate"], second["duplicate"]) == (False, True)
+    too_many = service.client.post("/v1/feedback", json={"events": [good] * 101})
+    assert too_many.status_code == 422
+    assert too_many.json()["errors"][0]["where"] == "/events"
+
+
+USERS = ["a/b", "a/export", "..", "ä ö", "a%2Fb", "a?b#c", "'; DROP TABLE users;--", "x" * 256, "\n", "<b>"]
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_any_user_id_is_itself(service: Local, user: str) -> None:
+    """An id with a slash is not another user's export, and a quote is only a quote."""
+    from urllib.parse import quote
+
+    new_slate(service, user="a")
+    new_slate(service, user=user)
+    path = f"/v1/users/{quote(user, safe='')}".replace("..", "%2E%2E")
+    assert service.client.get(path).json()["user"] == user
+    assert service.client.get(path + "/export").json()["user"] == user
+    assert service.client.delete(path).status_code == 204
+    assert service.client.delete(path).status_code == 404
+    assert service.client.get(path + "/export").status_code == 404
+    assert service.client.get("/v1/users/a/export").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["%ff", "%00", "x" * 257, "a/b", "a/b/export", ""])
+def test_paths_that_name_no_user(service: Local, path: str) -> None:
+    assert service.client.get(f"/v1/users/{path}").status_code in (400, 404, 422)
+
+
+def test_items_are_found(service: Local) -> None:
+    def found(**query: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = service.client.get("/v1/items", params=query).json()
+        return answer
+
+    assert found()["total"] == 60
+    assert len(found()["items"]) == 50
+    assert found(query="FILM 7")["items"] == [{"id": 7, "title": "Film 7", "categories": ["Drama", "Horror"]}]
+    assert {item["title"] for item in found(query="film 1", limit=200)["items"]} == {
+        f"Film {number}" for number in range(60) if str(number).startswith("1")
+    }
+    drama = found(category="Drama", limit=200)
+    assert (
+        drama["total"]
+        == len(drama["items"])
+        == sum("Drama" in item["categories"] for item in found(limit=200)["items"])
+    )
+    pages = [found(limit=7, offset=at)["items"] for at in range(0, 60, 7)]
+    assert [item for page in pages for item in page] == found(limit=200)["items"]
+    assert found(query="no such film") == found(category="no such") == {"total": 0, "items": []}
+    assert service.client.get("/v1/items", params={"limit": 201}).status_code == 422
+    assert service.client.get("/v1/items", params={"unknown": 1}).status_code == 422
+
+
+def test_policies_and_catalogue(service: Local) -> None:
+    policies = {one["name"]: one for one in service.client.get("/v1/policies").json()}
+    assert policies["dc2b-calibrated"]["share"] == 1.0
+    assert policies["dc2b-calibrated"]["has_diversity_knob"] is True
+    assert policies["popular"] | {"summary": ""} == {
+        "name": "popular", "share": 0.0, "has_diversity_knob": False, "summary": "",
+    }  # fmt: skip
+    catalog = service.client.get("/v1/catalog").json()
+    assert (catalog["items"], catalog["dim"], sorted(catalog["categories"])) == (
+        60, 6, ["Comedy", "Drama", "Horror", "Sci-Fi", "War"],
+    )  # fmt: skip
+
+
+def reload(service: Local) -> Any:
+    return service.client.post("/v1/catalog/reload", headers={"content-type": "application/json"})
+
+
+def test_a_new_catalogue_is_served_and_old_slates_still_take_feedback(service: Local, tmp_path: Path) -> None:
+    slate = new_slate(service)
+    sha256 = small_catalog(80, seed=1).save(tmp_path / "catalog")
+    answer = reload(service)
+    assert (answer.status_code, answer.json()["items"], answer.json()["sha256"]) == (200, 80, sha256)
+    event = {"slate_id": slate["slate_id"], "clicked": [slate["items"][0]["id"]]}
+    assert service.client.post("/v1/feedback", json=event).status_code == 200
+    assert service.client.get("/v1/items").json()["total"] == 80
+
+
+def test_a_damaged_catalogue_is_refused_and_the_old_one_goes_on(service: Local, tmp_path: Path) -> None:
+    [arrays] = (tmp_path / "catalog").glob("*.safetensors")
+    content = bytearray(arrays.read_bytes())
+    content[-1] ^= 1
+    arrays.write_bytes(content)
+    answer = reload(service)
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:slatewise:problem:damaged-catalogue")
+    assert str(tmp_path) not in answer.text
+    assert new_slate(service)["items"]
+
+
+def test_operators_see_what_happens(service: Local) -> None:
+    slate = new_slate(service)
+    service.client.post("/v1/feedback", json={"slate_id": slate["slate_id"], "clicked": [slate["items"][0]["id"]]})
+    [result] = service.client.get("/v1/experiments").json()
+    assert (result["policy"], result["users"], result["slates"], result["clicks"]) == ("dc2b-calibrated", 1, 1, 1)
+    answer = service.client.get("/v1/live")
+    assert answer.status_code == 200, service.lines
+    live = answer.json()
+    assert live["slates_per_second"] > 0 < live["feedback_per_second"]
+    assert {one["route"] for one in live["latency"]} >= {"/v1/slates", "/v1/feedback"}
+    assert live["store"]["kind"] == "memory"
+    text = service.client.get("/metrics").text
+    for line in (
+        'slatewise_slates_total{policy="dc2b-calibrated"} 1.0',
+        "slatewise_feedback_total 1.0",
+        'slatewise_policy_clicks{policy="dc2b-calibrated"} 1.0',
+        'slatewise_requests_total{method="POST",route="/v1/slates",status="201"} 1.0',
+        "slatewise_store_up 1.0",
+        "slatewise_catalog_items 60.0",
+    ):
+        assert line in text
+    assert "anna" not in text
+
+
+def test_experiments_are_at_most_seconds_old(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    ask = service.recommender.experiments
+    monkeypatch.setattr(service.recommender, "experiments", lambda: calls.append(1) or ask())
+    for _ in range(3):
+        service.client.get("/v1/experiments")
+    assert len(calls) == 1
+    at, results = service.app.state.service.counted
+    service.app.state.service.counted = (at - 5.1, results)
+    service.client.get("/v1/experiments")
+    assert len(calls) == 2
+
+
+def test_a_route_must_say_who_may_use_it(service: Local) -> None:
+    with pytest.raises(TypeError, match="does not say which scopes"):
+        service.app.add_api_route("/v1/new", lambda: None)
+
+
+def test_every_route_is_behind_a_key(tmp_path: Path) -> None:
+    """Walks the table that Starlette really uses; a route of another kind must be a listed public one."""
+    every = ("serve", "read", "admin")
+    keys = key_file(tmp_path / "keys.json", **{scope: (scope,) for scope in every})
+    with local(tmp_path) as service:
+        walked = 0
+        for route in service.app.routes:
+            if route.path in PUBLIC:  # type: ignore[attr-defined]
+                continue
+            if not isinstance(route, ScopedRoute):
+                assert route.path in ("/", "/live") or route.path.startswith("/page/")  # type: ignore[attr-defined]
+                continue
+            walked += 1
+            assert set(route.scopes) <= set(every)
+            [method] = route.methods or set[str]()
+            path = route.path.replace("{user}", "anna")
+
+            def status(key: str | None, method: str = method, path: str = path) -> int:
+                headers = {} if key is None else {"authorization": f"Bearer {key}"}
+                return service.client.request(method, path, headers=headers).status_code
+
+            assert status(None) == status("wrong") == status("swk_" + "0" * 51) == status(keys["serve"][:-1]) == 401
+            for scope in every:
+                assert (status(keys[scope]) in (401, 403)) == (scope not in route.scopes), (path, scope)
+        assert walked == sum(bool(entry.scopes) for entry in ROUTES) == 12
+
+
+def test_keys_are_taken_from_two_headers_but_not_from_both(tmp_path: Path) -> None:
+    keys = key_file(tmp_path / "keys.json", one=("read",), other=("read",))
+    with local(tmp_path) as service:
+
+        def status(**headers: str) -> int:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            return service.client.get("/v1/catalog", headers=named).status_code
+
+        assert status(x_api_key=keys["one"]) == status(authorization=f"bearer {keys['one']}") == 200
+        assert status(authorization=f"Basic {keys['one']}") == status(authorization=keys["one"]) == 401
+        assert status(x_api_key=keys["one"], authorization=f"Bearer {keys['other']}") == 401
+
+
+class Failing(Recommender):
+    """A recommender whose store has trouble."""
+
+    error: Exception = ValueError()
+
+    def recommend_later(self, *_: Any, **__: Any) -> Future[Slate]:
+        future: Future[Slate] = Future()
+        future.set_exception(self.error)
+        return future
+
+    def feedback_later(self, *_: Any, **__: Any) -> Future[Receipt]:
+        raise self.error
+
+
+SECRET = "postgresql://me:secret-word@db/x at /srv/slates.db"  # noqa: S105
+TROUBLES = [
+    (StoreFullError(SECRET), 507, "full"),
+    (StoreUnavailableError(SECRET), 503, "unavailable"),
+    (StoreDamagedError(SECRET), 500, "damaged-store"),
+    (KeyError(SECRET), 500, "internal"),
+    (RecursionError(SECRET), 500, "internal"),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "kind"), TROUBLES, ids=lambda one: str(one)[:20])
+def test_trouble_inside_stays_inside(tmp_path: Path, error: Exception, status: int, kind: str) -> None:
+    recommender = Failing(small_catalog())
+    recommender.error = error
+    with local(tmp_path, recommender) as service:
+        slate = service.client.post("/v1/slates", json={"user": "anna"})
+        feedback = service.client.post("/v1/feedback", json={"slate_id": "a", "clicked": []})
+        batch = service.client.post("/v1/feedback", json={"events": [{"slate_id": "a", "clicked": []}]})
+    for answer in (slate, feedback):
+        assert answer.status_code == answer.json()["status"] == status
+        assert answer.json()["type"] == f"urn:slatewise:problem:{kind}"
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["request_id"] == answer.headers["x-request-id"]
+        assert ("retry-after" in answer.headers) == (status in (503, 507))
+    assert batch.json()["results"][0]["error"]["status"] == status
+    assert "secret-word" not in slate.text + feedback.text + batch.text + service.logged.getvalue()
+    failures = [line for line in service.lines if line["event"] == "failure"]
+    assert len(failures) == (3 if kind == "internal" else 0)
+    assert all(line["kind"] == type(error).__name__ and line["at"] for line in failures)
+
+
+def test_a_store_that_does_not_answer_is_not_ready(service: Local) -> None:
+    assert service.client.get("/health/ready").status_code == 200
+    service.recommender.close()
+    assert service.client.get("/health/ready").status_code == 503
+    assert service.client.get("/health/live").status_code == 200
+    assert "slatewise_store_up 0.0" in service.client.get("/metrics").text
+
+
+def test_too_many_requests(tmp_path: Path) -> None:
+    keys = key_file(tmp_path / "keys.json", one=("read",), other=("read",))
+
+    def statuses(service: Local, key: str, number: int) -> list[int]:
+        headers = {"authorization": f"Bearer {key}"}
+        spoofed = [{**headers, "x-forwarded-for": f"10.0.0.{at}"} for at in range(number)]
+        return [service.client.get("/v1/catalog", headers=one).status_code for one in spoofed]
+
+    with local(tmp_path, rate=0.01, burst=100) as service:
+        assert statuses(service, keys["one"], 102) == [200] * 100 + [429] * 2
+        assert statuses(service, keys["other"], 1) == [200]
+        refused = service.client.get("/v1/catalog", headers={"x-api-key": keys["one"]})
+        assert 0 < int(refused.headers["retry-after"]) <= 100
+        assert statuses(service, "swk_" + "0" * 51, 102) == [401] * 100 + [429] * 2
+    with local(tmp_path, rate=0) as service:
+        assert statuses(service, keys["one"], 150) == [200] * 150
+
+
+def test_each_event_of_a_batch_counts(tmp_path: Path) -> None:
+    batch = {"events": [{"slate_id": "x", "clicked": []}] * 60}
+    with local(tmp_path, rate=0.01, burst=100) as service:
+        assert [service.client.post("/v1/feedback", json=batch).status_code for _ in range(2)] == [200, 429]
+
+
+def test_buckets_fill_again_and_do_not_grow_for_ever() -> None:
+    now = [0.0]
+    buckets = Buckets(2.0, 4.0, lambda: now[0])
+    assert [buckets.take("a") for _ in range(5)] == [0.0, 0.0, 0.0, 0.0, 0.5]
+    now[0] = 0.5
+    assert [buckets.take("a"), buckets.take("a")] == [0.0, 0.5]
+    for caller in range(MOST_CALLERS + 5):
+        buckets.take(str(caller))
+    assert len(buckets.callers) == MOST_CALLERS
+
+
+def test_rates_and_percentiles() -> None:
+    now = [1000.0]
+    rate = Rate(lambda: now[0])
+    for _ in range(120):
+        now[0] += 1.0
+        rate.add(3)
+    assert rate.per_second() == pytest.approx(3.0, rel=0.05)
+    now[0] += 60
+    assert rate.per_second() == 0.0
+    assert [percentile(list(range(1, 101)), share) for share in (0.5, 0.95, 0.99, 1.0)] == [50, 95, 99, 100]
+    latencies = Latencies(lambda: now[0])
+    latencies.add("/old", 1.0)
+    now[0] += 301
+    latencies.add("/new", 0.002)
+    assert [(view.route, view.p99) for view in latencies.views()] == [("/new", 2.0)]
+
+
+HOSTS = [
+    ("localhost", True), ("LOCALHOST:8000", True), ("127.0.0.1:8000", True), ("[::1]:8000", True), ("127.0.0.1", True),
+    ("evil.example", False), ("localhost.evil.example", False), ("127.0.0.1.evil.example", False), ("", False),
+    ("10.0.0.1", False), ("localhost@evil.example", False), ("shop.example:80", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("host", "known"), HOSTS)
+def test_only_known_hosts(service: Local, host: str, known: bool) -> None:
+    answer = service.client.get("/v1/catalog", headers={"host": host})
+    assert answer.status_code == (200 if known else 400)
+    assert host == "" or known or host not in answer.text
+
+
+def test_hosts_beyond_loopback(tmp_path: Path) -> None:
+    """An address cannot be rebound by DNS, a name can: names must be listed."""
+    settings = Settings(catalog=tmp_path, host="0.0.0.0", allowed_hosts=("shop.example",))  # noqa: S104
+    limits = Limits(lambda *_: None, settings)  # type: ignore[arg-type]
+    known = [host for host in ("shop.example", "Shop.Example:443", "10.1.2.3:8000", "[2001:db8::1]:80", "evil.example",
+                               "10.1.2.3.evil.example") if limits._known(host.encode())]  # fmt: skip
+    assert known == ["shop.example", "Shop.Example:443", "10.1.2.3:8000", "[2001:db8::1]:80"]
+
+
+def test_forms_of_foreign_pages_change_nothing(service: Local) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None):
+        headers = {} if kind is None else {"content-type": kind}
+        for path in ("/v1/slates", "/v1/feedback", "/v1/catalog/reload"):
+            assert service.client.post(path, content=b'{"user":"anna"}', headers=headers).status_code == 415
+    assert service.client.get("/v1/users/anna/export").status_code == 404
+    preflight = service.client.request("OPTIONS", "/v1/slates", headers={"origin": "https://evil.example"})
+    assert preflight.status_code == 405
+    assert not any(name.startswith("access-control") for name in preflight.headers)
+
+
+def test_compressed_bodies_are_refused(service: Local) -> None:
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    assert service.client.post("/v1/slates", content=b"x", headers=headers).status_code == 415
+
+
+def test_every_answer_has_safe_headers(service: Local) -> None:
+    for path in ("/v1/catalog", "/nothing", "/health/live", "/docs"):
+        headers = service.client.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-request-id"]
+        assert "server" not in headers
+    assert service.client.get("/v1/catalog").headers["cache-control"] == "no-store"
+
+
+def test_the_page_comes_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page"
+    (page / "charts").mkdir(parents=True)
+    for name in ("index.html", "live.html", "page.css", "charts/path.js"):
+        (page / name).write_text(name)
+    (tmp_path / "secret.txt").write_text("secret")
+    monkeypatch.setattr(page_files.add_page, "__defaults__", (page,))
+    key_file(tmp_path / "keys.json", one=("admin",))
+    with local(tmp_path) as service:
+        found = {path: service.client.get(path) for path in ("/", "/live", "/page/page.css", "/page/charts/path.js")}
+        assert [answer.text for answer in found.values()] == ["index.html", "live.html", "page.css", "charts/path.js"]
+        kinds = [answer.headers["content-type"].partition(";")[0] for answer in found.values()]
+        assert kinds == ["text/html", "text/html", "text/css", "text/javascript"]
+        tag = found["/"].headers["etag"]
+        assert service.client.get("/", headers={"if-none-match": tag}).status_code == 304
+        for trick in (
+            "../secret.txt",
+            "%2e%2e/secret.txt",
+            "..%2fsecret.txt",
+            "/etc/passwd",
+            "charts/../../secret.txt",
+        ):
+            assert service.client.get(f"/page/{trick}").status_code == 404
+        assert service.client.get("/v1/catalog").status_code == 401
+
+
+def test_the_description_is_complete_and_loads_nothing_from_elsewhere(service: Local) -> None:
+    described = service.client.get("/openapi.json").json()
+    assert {(method.upper(), path) for path, operations in described["paths"].items() for method in operations} == {
+        (entry.method, entry.path) for entry in ROUTES
+    }
+    for entry in ROUTES:
+        assert described["paths"][entry.path][entry.method.lower()]["x-scopes"] == list(entry.scopes)
+    body = described["components"]["schemas"]["SlateRequest"]
+    assert body["additionalProperties"] is False
+    assert body["properties"]["k"]["maximum"] == 500
+    page = service.client.get("/docs").text
+    assert all(entry.path in page for entry in ROUTES)
+    assert not re.search(r"(src|href)=.?(https?:)?//", page)
+    assert "<script" not in page
+
+
+def test_the_description_can_be_switched_off(tmp_path: Path) -> None:
+    with local(tmp_path, reference=False) as service:
+        assert service.client.get("/docs").status_code == service.client.get("/openapi.json").status_code == 404
+
+
+def test_the_log_tells_neither_keys_nor_people_nor_bodies(tmp_path: Path) -> None:
+    key = key_file(tmp_path / "keys.json", shop=("serve", "read", "admin"))["shop"]
+    person = 'mallory"\n{"level": "info"}'
+    with local(tmp_path) as service:
+        service.client.client.headers["authorization"] = f"Bearer {key}"
+        slate = new_slate(service, user=person, exclude=["payload-marker"])
+        service.client.post("/v1/feedback", json={"slate_id": slate["slate_id"], "clicked": []})
+        service.client.post("/v1/slates", content=b"payload-marker", headers={"content-type": "application/json"})
+        service.client.get("/v1/users/mallory")
+        service.client.get("/v1/users/mallory")
+        service.client.get("/payload-marker?key=payload-marker")
+    text = service.logged.getvalue()
+    assert len(service.lines) == 6
+    for secret in (key, key[12:], "mallory", "payload-marker", slate["slate_id"], "authorization"):
+        assert secret not in text
+    hashes = [line["user"] for line in service.lines]
+    assert hashes[0]
+    assert hashes[3] == hashes[4] != hashes[0]
+    assert all(line["key"] == key[4:12] for line in service.lines[:5])
+    assert [line["route"] for line in service.lines][-2:] == ["/v1/users/{user}", "unmatched"]
+
+
+CONNECTED: list[Any] = []
+WATCHING: list[bool] = []
+
+
+def _watch(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "socket.connect" and WATCHING:
+        CONNECTED.append(arguments[1])
+
+
+@pytest.fixture
+def connections() -> Iterator[list[Any]]:
+    """Every outgoing connection of this process while the test runs; audit hooks stay, so this one can rest."""
+    sys.addaudithook(_watch)
+    CONNECTED.clear()
+    WATCHING.append(True)
+    yield CONNECTED
+    WATCHING.clear()
+
+
+def test_nothing_in_a_request_makes_the_service_call_out(service: Local, connections: list[Any]) -> None:
+    address = "http://127.0.0.1:9/x"
+    slate = new_slate(service, user=address, exclude=[address])
+    service.client.post("/v1/feedback", json={"slate_id": slate["slate_id"], "clicked": [], "event_id": address})
+    for path in ("/v1/users/http%3A%2F%2F127.0.0.1%3A9", f"/v1/items?query={address}", "/v1/live", "/metrics", "/docs"):
+        service.client.get(path, headers={"referer": address, "origin": address, "x-forwarded-host": "127.0.0.1:9"})
+    reload(service)
+    assert connections == []
+    with socket.socket() as probe, pytest.raises(OSError, match="refused"):
+        probe.connect(("127.0.0.1", 9))
+    assert connections == [("127.0.0.1", 9)]
+
+
+def test_keys_are_compared_in_constant_time() -> None:
+    """In the module of keys no hash is compared with ==."""
+    source = Path("src/slatewise/service/keys.py").read_text()
+    compared = [ast.unparse(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Compare)]
+    assert not [text for text in compared if "sha256" in text or "digest" in text]
+    assert "hmac.compare_digest(key.sha256, _digest(text))" in source
+
+
+def test_problems_are_json_even_for_odd_requests(service: Local) -> None:
+    """Unknown paths, methods and versions of HTTP verbs get the same kind of answer."""
+    calls: list[Callable[[], Any]] = [
+        lambda: service.client.get("/v2/slates"),
+        lambda: service.client.request("PATCH", "/v1/slates"),
+        lambda: service.client.request("BREW", "/v1/slates"),
+        lambda: service.client.get("/v1/slates/"),
+    ]
+    for call in calls:
+        answer = call()
+        assert answer.status_code in (404, 405)
+        assert json.loads(answer.content)["request_id"]
+        assert answer.headers["content-type"] == "application/problem+json"

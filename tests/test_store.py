@@ -1,0 +1,339 @@
+"""What every store promises, held by each of them."""
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slatewise.store import Store, StoreError, StoreUnavailableError, open_store
+from slatewise.store.protocol import (
+    CLOSED,
+    WITHDRAWN,
+    Counts,
+    SlateRow,
+    Transaction,
+    UserRow,
+)
+from tests.store_rows import NASTY, answer, at_once, do, emptied, fill, one_more, slate
+
+KINDS = ["memory", "sqlite", "postgresql"]
+
+
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where an empty store of each kind is."""
+    if request.param == "postgresql":
+        return emptied(request.getfixturevalue("postgres_server"))
+    return {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path / 'slates.db'}"}[request.param]
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    """An empty store of each kind."""
+    opened = open_store(url)
+    yield opened
+    opened.close()
+
+
+def everything(store: Store, user: str) -> Any:
+    """All that a store says of a user."""
+    return store.read(lambda t: (t.lock(user), t.slates_of(user), t.answers_of(user)))
+
+
+def test_a_user_never_seen_is_empty(store: Store) -> None:
+    assert do(store, lambda t: t.lock("nobody")) == UserRow("nobody")
+    assert everything(store, "nobody") == (UserRow("nobody"), [], [])
+    assert list(store.users()) == []
+    assert do(store, lambda t: t.forget("nobody")) is False
+
+
+@pytest.mark.parametrize("user", NASTY, ids=range(len(NASTY)))
+def test_rows_come_back_as_they_went(store: Store, user: str) -> None:
+    fill(store, [user, "someone else"])
+    row = UserRow(user, f"stamp of {user}", 3, "space", user.encode() * 20)
+    assert everything(store, user) == (row, [slate(user, n) for n in range(3)], [answer(user, n) for n in range(3)])
+    assert [type(item) for item in everything(store, user)[1][0].items] == [int, str, int, str, int]
+    assert store.read(lambda t: t.slate(slate(user, 1).slate_id)) == slate(user, 1)
+    assert store.read(lambda t: t.answer(answer(user, 1).event_id)) == answer(user, 1)
+    assert set(store.users()) == {user, "someone else"}
+
+
+def test_numbers_come_back_to_the_last_bit(store: Store) -> None:
+    values = [0.1 + 0.2, 1e-310, 1.7976931348623157e308, -0.5, 5.0, 2**53 + 0.0]
+    for number, value in enumerate(values):
+        do(store, lambda t, n=number, v=value: t.add_slate(slate("u", n, created_at=v, variety=v)))
+    assert [(row.created_at, row.variety) for row in everything(store, "u")[1]] == [(v, v) for v in values]
+
+
+def test_what_is_not_there_is_none(store: Store) -> None:
+    fill(store, ["u"])
+    assert store.read(lambda t: (t.slate("no"), t.answer("no"), t.answers_to("no"))) == (None, None, [])
+
+
+def test_slates_by_number_and_answers_by_arrival(store: Store) -> None:
+    for number in (2, 0, 1):
+        do(store, lambda t, n=number: t.add_slate(slate("u", n)))
+    events = [answer("u", number, event) for event, number in (("z", 1), ("a", 0), ("m", 1), ("b", 2))]
+    for event in events:
+        do(store, lambda t, event=event: t.add_answer(event))
+    do(store, lambda t: t.add_slate(slate("v", 0)))
+    do(store, lambda t: t.add_answer(answer("v", 0)))
+    _, slates, answers = everything(store, "u")
+    assert [row.number for row in slates] == [0, 1, 2]
+    assert answers == events
+    assert store.read(lambda t: t.answers_to(slate("u", 1).slate_id)) == [events[0], events[2]]
+
+
+def test_a_slate_changes_status_and_time(store: Store) -> None:
+    fill(store, ["u"])
+    changed = [slate("u", 0).closed(5.5), replace(slate("u", 1), status=WITHDRAWN, closed_at=7.0), slate("u", 2)]
+    for row in changed[:2]:
+        do(store, lambda t, row=row: t.change_slate(row))
+    assert everything(store, "u")[1] == changed
+    assert changed[0].status == CLOSED
+
+
+def test_a_transaction_sees_its_own_writes(store: Store) -> None:
+    def work(t: Transaction) -> Any:
+        t.add_slate(slate("u", 0))
+        t.save_user(UserRow("u", "one", 1, "space", b"1"))
+        t.add_answer(answer("u", 0))
+        t.change_slate(slate("u", 0).closed(1.0))
+        return t.lock("u"), t.slates_of("u"), t.answers_of("u")
+
+    seen = do(store, work)
+    assert seen == (UserRow("u", "one", 1, "space", b"1"), [slate("u", 0).closed(1.0)], [answer("u", 0)])
+    assert everything(store, "u") == seen
+
+
+def test_an_event_id_is_recorded_once(store: Store) -> None:
+    fill(store, ["u"])
+    with pytest.raises(StoreError):
+        do(store, lambda t: t.add_answer(answer("u", 0)))
+    assert len(everything(store, "u")[2]) == 3
+
+
+def sums(counts: list[Counts]) -> list[float]:
+    """The fields of PolicyTotals, by loops."""
+    columns = [[float(value) for value in column] for column in zip(*map(astuple, counts), strict=True)]
+    slates, shown, clicks, variety = columns
+    pairs = [(shown, shown), (clicks, clicks), (clicks, shown), (slates, slates), (variety, variety), (variety, slates)]
+    products = [sum(a * b for a, b in zip(*pair, strict=True)) for pair in pairs]
+    return [len(counts), *map(sum, columns), *products]
+
+
+def test_totals_are_the_sums_over_users(store: Store) -> None:
+    generator = random.Random(3)
+    counts: dict[tuple[str, str], Counts] = {}
+    for _ in range(60):
+        user, policy = f"user {generator.randrange(7)}", generator.choice(["dc2b", "EASE", "popular"])
+        more = Counts(1, generator.randrange(11), generator.randrange(5), generator.random())
+        before = counts.get((user, policy), Counts())
+        counts[user, policy] = Counts(
+            before.slates + 1, before.shown + more.shown, before.clicks + more.clicks, before.variety + more.variety
+        )
+        do(store, lambda t, user=user, policy=policy, more=more: t.count(user, policy, more))
+    totals = store.read(lambda t: t.totals())
+    assert [one.policy for one in totals] == ["EASE", "dc2b", "popular"]
+    for one in totals:
+        expected = sums([count for (_, name), count in counts.items() if name == one.policy])
+        assert astuple(one)[1:] == pytest.approx(expected, rel=1e-12)
+        assert [type(value) for value in astuple(one)[1:]] == [int] * 4 + [float] * 7
+
+
+def test_expired_slates_come_oldest_first(store: Store) -> None:
+    rows = [slate(f"u{number}", 0, created_at=float(100 - number)) for number in range(10)]
+    rows[4] = rows[4].closed(200.0)
+    for row in rows:
+        do(store, lambda t, row=row: t.add_slate(row))
+    expected = [row for row in reversed(rows) if row.created_at < 98.0 and row.status == "open"]
+    assert store.read(lambda t: t.expired(98.0, 100)) == expected
+    assert store.read(lambda t: t.expired(98.0, 3)) == expected[:3]
+
+
+def test_forgetting_removes_one_user_and_all_of_them(store: Store) -> None:
+    fill(store, ["u", "v"])
+    for user in ("u", "v"):
+        do(store, lambda t, user=user: t.count(user, "dc2b", Counts(1, 10, 2, 0.5)))
+    kept = everything(store, "v")
+    assert do(store, lambda t: t.forget("u")) is True
+    assert everything(store, "u") == (UserRow("u"), [], [])
+    assert store.read(lambda t: t.slate(slate("u", 0).slate_id)) is None
+    assert store.read(lambda t: t.answer(answer("u", 0).event_id)) is None
+    assert everything(store, "v") == kept
+    assert list(store.users()) == ["v"]
+    assert store.read(lambda t: t.totals())[0].users == 1
+    assert do(store, lambda t: t.forget("u")) is False
+    fill(store, ["u"])
+    assert len(everything(store, "u")[1]) == 3
+
+
+WRITES: dict[str, Callable[[Transaction], Any]] = {
+    "save_user": lambda t: t.save_user(UserRow("u", "other", 9, "space", b"other")),
+    "add_slate": lambda t: t.add_slate(slate("u", 3)),
+    "change_slate": lambda t: t.change_slate(slate("u", 0).closed(1.0)),
+    "add_answer": lambda t: t.add_answer(answer("u", 0, "again")),
+    "count": lambda t: t.count("u", "dc2b", Counts(1, 1, 1, 1.0)),
+    "forget": lambda t: t.forget("u"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [*((name, ValueError) for name in WRITES), ("add_slate", KeyboardInterrupt), ("forget", SystemExit)],
+)
+def test_a_work_that_fails_leaves_nothing(store: Store, name: str, error: type[BaseException]) -> None:
+    fill(store, ["u"])
+    before = everything(store, "u"), store.read(lambda t: t.totals())
+
+    def work(t: Transaction) -> None:
+        WRITES[name](t)
+        raise error("on purpose")
+
+    with pytest.raises(error, match="on purpose"):
+        do(store, work)
+    assert (everything(store, "u"), store.read(lambda t: t.totals())) == before
+    do(store, WRITES[name])
+    assert (everything(store, "u"), store.read(lambda t: t.totals())) != before
+
+
+def test_works_that_fail_do_not_touch_their_neighbours(store: Store) -> None:
+    def failing(t: Transaction) -> None:
+        one_more("u")(t)
+        raise ValueError
+
+    futures: list[Future[Any]] = [store.submit(failing if n % 3 == 1 else one_more("u")) for n in range(30)]
+    failed = [isinstance(future.exception(timeout=30), ValueError) for future in futures]
+    assert failed == [n % 3 == 1 for n in range(30)]
+    assert everything(store, "u")[0].n_slates == 20
+
+
+def test_no_update_is_lost_among_eight_writers(store: Store) -> None:
+    at_once([lambda: [do(store, one_more("u")) for _ in range(20)]] * 8)
+    assert everything(store, "u")[0].n_slates == 160
+
+
+def test_reading_outside_the_transaction_does_lose_updates(store: Store) -> None:
+    """The negative control of the test above."""
+
+    everybody_has_read = threading.Barrier(8)
+
+    def careless() -> None:
+        n_slates = everything(store, "u")[0].n_slates
+        everybody_has_read.wait(timeout=30)
+        do(store, lambda t: t.save_user(UserRow("u", "stamp", n_slates + 1, "space", b"")))
+
+    at_once([careless] * 8)
+    assert everything(store, "u")[0].n_slates == 1
+
+
+def test_closing_finishes_what_was_submitted(store: Store) -> None:
+    futures = [store.submit(one_more("u")) for _ in range(50)]
+    store.close()
+    assert sorted(future.result(timeout=0) for future in futures) == list(range(1, 51))
+    store.close()
+    with pytest.raises(StoreUnavailableError, match="closed"):
+        do(store, one_more("u"))
+    with pytest.raises(StoreUnavailableError, match="closed"):
+        store.read(lambda t: t.lock("u"))
+    with pytest.raises(StoreUnavailableError, match="closed"):
+        store.health()
+
+
+def test_health_gives_numbers_and_vacuum_keeps_everything(store: Store, url: str) -> None:
+    fill(store, ["u"])
+    before = everything(store, "u")
+    store.vacuum()
+    assert everything(store, "u") == before
+    health = store.health()
+    assert health.pop("kind") == url.partition(":")[0]
+    assert all(isinstance(value, int | float) and value >= 0 for value in health.values())
+
+
+class TestOnDisk:
+    """What only stores on disk can promise."""
+
+    @pytest.fixture(params=KINDS[1:])
+    def url(self, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+        if request.param == "postgresql":
+            return emptied(request.getfixturevalue("postgres_server"))
+        return f"sqlite:///{tmp_path / 'slates.db'}"
+
+    def test_everything_is_there_after_opening_again(self, store: Store, url: str) -> None:
+        fill(store, ["u", "v"])
+        before = everything(store, "u")
+        store.close()
+        again = open_store(url)
+        assert everything(again, "u") == before
+        assert list(again.users()) == ["u", "v"]
+        again.close()
+
+    def test_a_read_is_a_snapshot(self, store: Store) -> None:
+        fill(store, ["u"])
+
+        def work(t: Transaction) -> tuple[list[SlateRow], list[SlateRow]]:
+            before = t.slates_of("u")
+            do(store, lambda w: (w.add_slate(slate("u", 3)), w.change_slate(slate("u", 0).closed(1.0))))
+            return before, t.slates_of("u")
+
+        before, after = store.read(work)
+        assert before == after
+        assert len(everything(store, "u")[1]) == 4
+
+    def test_a_read_cannot_write(self, store: Store) -> None:
+        fill(store, ["u"])
+        for write in (WRITES["count"], WRITES["add_slate"], WRITES["forget"]):
+            with pytest.raises(StoreError):
+                store.read(write)
+        assert len(everything(store, "u")[1]) == 3
+
+    def test_a_failed_statement_cannot_be_swallowed(self, store: Store) -> None:
+        fill(store, ["u"])
+
+        def work(t: Transaction) -> None:
+            for _ in range(2):
+                try:
+                    t.add_answer(answer("u", 0))
+                except StoreError:
+                    one_more("u")(t)
+
+        with pytest.raises(StoreError):
+            do(store, work)
+        assert everything(store, "u")[0].n_slates == 3
+
+    def test_text_that_cannot_be_stored_is_refused(self, store: Store) -> None:
+        for user in ("half \ud800 character", "nul \x00 inside"):
+            try:
+                do(store, one_more(user))
+            except StoreError:
+                continue
+            assert everything(store, user)[0].n_slates == 1
+        with pytest.raises(StoreError, match="surrogate"):
+            do(store, one_more("\udfff"))
+
+    @pytest.mark.parametrize("value", [float("nan"), float("inf")])
+    def test_numbers_that_no_database_keeps_are_refused(self, store: Store, value: float) -> None:
+        with pytest.raises(StoreError, match="finite"):
+            do(store, lambda t: t.add_slate(slate("u", 0, variety=value)))
+
+    def test_read_only_beside_the_writer(self, store: Store, url: str) -> None:
+        fill(store, ["u"])
+        beside = open_store(url, read_only=True)
+        assert everything(beside, "u") == everything(store, "u")
+        for write in (lambda: do(beside, one_more("u")), beside.vacuum):
+            with pytest.raises(StoreUnavailableError, match="reading only"):
+                write()
+        do(store, one_more("u"))
+        assert everything(beside, "u")[0].n_slates == 4
+        beside.close()
+
+
+@pytest.mark.parametrize("url", ["slates.db", "mysql://x", "sqlite:///", "", "sqlite"])
+def test_urls_that_are_none_are_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="sqlite:///"):
+        open_store(url)

@@ -1,0 +1,190 @@
+"""Flipped bytes in a store: what it then says is true, or it says that it cannot tell."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slatewise.store import Store, StoreDamagedError, StoreError, open_store, rows
+from slatewise.store.protocol import Transaction, UserRow
+from slatewise.store.sqlite import SqliteStore
+from slatewise.store.transaction import SqlTransaction
+from tests.store_rows import answer, do, fill, one_more, slate
+
+USERS = [f"person {number:02}" for number in range(25)]
+N_FLIPS = 400
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file of a store with some history."""
+    path = tmp_path_factory.mktemp("whole") / "slates.db"
+    store = SqliteStore.open(str(path))
+    fill(store, USERS)
+    store.close()
+    return path.read_bytes()
+
+
+@pytest.fixture
+def damage(whole: bytes, tmp_path: Path) -> Callable[[int, int], Store]:
+    """Opens the store with one byte changed."""
+
+    def flipped(position: int, bits: int) -> Store:
+        content = bytearray(whole)
+        content[position] ^= bits
+        path = tmp_path / "flipped.db"
+        path.write_bytes(content)
+        return open_store(f"sqlite:///{path}", read_only=True)
+
+    return flipped
+
+
+def flips(whole: bytes) -> Iterator[tuple[int, int]]:
+    """Places spread over the whole file, and which bits to flip there."""
+    generator = random.Random(20)
+    for number in range(N_FLIPS):
+        start = number * len(whole) // N_FLIPS
+        yield generator.randrange(start, (number + 1) * len(whole) // N_FLIPS), 1 << generator.randrange(8)
+
+
+def lies(store: Store) -> list[str]:
+    """What a store says that is not true; errors and admitted damage are no lies."""
+    found = []
+    for user in USERS:
+        questions: dict[str, tuple[Callable[[Transaction], Any], Any]] = {
+            "row": (lambda t, u=user: honest(t.lock(u)), honest(true_row(user))),
+            "slates": (lambda t, u=user: t.slates_of(u), [slate(user, n) for n in range(3)]),
+            "answers": (lambda t, u=user: t.answers_of(u), [answer(user, n) for n in range(3)]),
+        }
+        for number in range(3):
+            one, event = slate(user, number), answer(user, number)
+            questions[f"slate {number}"] = (lambda t, one=one: t.slate(one.slate_id) or one, one)
+            questions[f"answer {number}"] = (lambda t, event=event: t.answer(event.event_id) or event, event)
+        found += [f"{name} of {user}" for name, (ask, truth) in questions.items() if said(store, ask, truth) != truth]
+    return found
+
+
+def true_row(user: str) -> UserRow:
+    return UserRow(user, f"stamp of {user}", 3, "space", user.encode() * 20)
+
+
+def honest(row: UserRow) -> UserRow:
+    """A row that admits its damage still has to know how many slates there were; the rest is rebuilt."""
+    return true_row(row.user) if row.damaged and row.n_slates == 3 and row.belief is None else row
+
+
+def said(store: Store, ask: Callable[[Transaction], Any], truth: Any) -> Any:
+    try:
+        return store.read(ask)
+    except StoreError:
+        return truth
+
+
+def test_no_flipped_byte_makes_a_store_lie(whole: bytes, damage: Callable[[int, int], Store]) -> None:
+    n_refused = 0
+    for position, bits in flips(whole):
+        try:
+            store = damage(position, bits)
+        except StoreError:
+            n_refused += 1
+            continue
+        assert lies(store) == [], (position, bits)
+        store.close()
+    assert n_refused < N_FLIPS / 10
+
+
+def test_without_checksums_it_would(
+    whole: bytes, damage: Callable[[int, int], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: the same flips, believed."""
+    monkeypatch.setattr(rows, "checksum", lambda *_: 0)
+    monkeypatch.setattr(rows, "_is_whole", lambda *_: True)
+    n_lies = 0
+    for position, bits in list(flips(whole))[::4]:
+        try:
+            store = damage(position, bits)
+        except StoreError:
+            continue
+        try:
+            n_lies += bool(lies(store))
+        except (ValueError, TypeError):
+            n_lies += 1
+        store.close()
+    assert n_lies >= 5
+
+
+def statement(store: Store, sql: str) -> None:
+    """Change the store behind its back."""
+
+    def work(transaction: Transaction) -> None:
+        assert isinstance(transaction, SqlTransaction)
+        transaction._execute(sql, ())
+
+    do(store, work)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A store with two users."""
+    from tests.store_rows import emptied
+
+    url = f"sqlite:///{tmp_path / 'slates.db'}"
+    opened = open_store(emptied(request.getfixturevalue("postgres_server")) if request.param == "postgresql" else url)
+    fill(opened, ["u", "v"])
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["belief = NULL", "n_slates = 2", "stamp = 'other'", "space = ''", "checksum = 7", "logged_answers = 9"],
+)
+def test_a_damaged_user_is_admitted_and_mended_by_the_next_write(store: Store, change: str) -> None:
+    statement(store, f"UPDATE users SET {change} WHERE user_id = 'u'")  # noqa: S608
+    row = store.read(lambda t: t.lock("u"))
+    assert row == UserRow("u", n_slates=3, damaged=True)
+    assert store.read(lambda t: len(t.slates_of("u") + t.answers_of("u"))) == 6
+    do(store, lambda t: t.add_slate(slate("u", 3)))
+    assert store.read(lambda t: t.lock("u")) == UserRow("u", n_slates=4, damaged=True)
+    do(store, one_more("u"))
+    assert store.read(lambda t: (t.lock("u").damaged, t.lock("u").n_slates)) == (False, 5)
+    assert store.read(lambda t: len(t.slates_of("u"))) == 4
+
+
+def test_a_lost_user_is_admitted(store: Store) -> None:
+    statement(store, "DELETE FROM users WHERE user_id = 'u'")
+    assert do(store, lambda t: t.lock("u")) == UserRow("u", n_slates=3, damaged=True)
+    assert list(store.users()) == ["u", "v"]
+    assert do(store, lambda t: t.forget("u")) is True
+    assert list(store.users()) == ["v"]
+
+
+@pytest.mark.parametrize(
+    "change", ["items = '[1]'", "status = 'closed'", "variety = 0.4", "number = 7", "policy = 'x'"]
+)
+def test_a_damaged_slate_is_refused_by_name(store: Store, change: str) -> None:
+    statement(store, f"UPDATE slates SET {change} WHERE slate_id = 'slate 1 of u'")  # noqa: S608
+    for ask in (lambda t: t.slate("slate 1 of u"), lambda t: t.slates_of("u")):
+        with pytest.raises(StoreDamagedError, match="slate 1 of u"):
+            store.read(ask)
+    assert store.read(lambda t: len(t.slates_of("v"))) == 3
+    assert {row.slate_id for row in store.read(lambda t: t.expired(3e9, 10))} == {
+        f"slate {n} of {u}" for n in range(3) for u in "uv"
+    } - {"slate 1 of u"}
+
+
+@pytest.mark.parametrize("change", ["clicked = '[1]'", "final = 0", "slate_id = 'slate 0 of u'", "received_at = 4.0"])
+def test_a_damaged_answer_is_refused_by_name(store: Store, change: str) -> None:
+    statement(store, f"UPDATE answers SET {change} WHERE event_id = 'answer 1 of u'")  # noqa: S608
+    for ask in (lambda t: t.answer("answer 1 of u"), lambda t: t.answers_of("u")):
+        with pytest.raises(StoreDamagedError, match="answer 1 of u"):
+            store.read(ask)
+
+
+@pytest.mark.parametrize("table", ["slates", "answers"])
+def test_a_row_lost_from_the_log_is_noticed(store: Store, table: str) -> None:
+    statement(store, f"DELETE FROM {table} WHERE slate_id = 'slate 2 of u'")  # noqa: S608
+    with pytest.raises(StoreDamagedError, match="'u' has 2 rows where 3"):
+        store.read(lambda t: (t.slates_of("u"), t.answers_of("u")))
