@@ -4,7 +4,9 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3 p
 	&& echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
+RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e
 ARGS ?=
 
 .PHONY: help demo test lint bench reproduce serve clean
@@ -12,14 +14,22 @@ ARGS ?=
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(INSTALLED): pyproject.toml
+$(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "error: slatewise needs Python 3.11 or newer; none was found on PATH (or set PYTHON=...)"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "error: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
-	@echo "installing slatewise and its tools into $(VENV) (once; about a minute)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' || { echo "error: the installation failed; is a package index reachable?"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); \
+	echo "error: $(PYTHON) cannot make a virtual environment in $(CURDIR); on Debian: apt-get install python3-venv; else: is the directory writable?"; exit 1; }
+
+$(RUNNABLE): pyproject.toml | $(BIN)/python
+	@test $(INSTALLED) -nt pyproject.toml || { echo "installing slatewise into $(VENV) (once; about a minute)"; \
+	$(PIP) '.[train,serve]' || { echo "error: the installation failed; is a package index reachable? if so, try make clean first"; exit 1; }; }
 	@touch $@
 
-demo: $(INSTALLED) ## Get data, train a catalogue and show it
+$(INSTALLED): pyproject.toml | $(BIN)/python
+	@echo "installing slatewise and its tools into $(VENV) (once; a minute or two)"
+	@$(PIP) '.[dev]' || { echo "error: the installation failed; is a package index reachable? if so, try make clean first"; exit 1; }
+	@touch $@
+
+demo: $(RUNNABLE) ## Get data, train, and serve a page that learns
 	@$(BIN)/slatewise demo $(ARGS)
 
 test: lint ## Run every check and the whole test suite
@@ -37,8 +47,9 @@ bench: $(INSTALLED) ## Speed and memory, as ratios of one run
 reproduce: $(INSTALLED) ## The paper's tables and figures
 	$(BIN)/slatewise reproduce $(or $(ARGS),all --data ml-100k)
 
-serve: ## The service (not built yet)
-	@echo "error: the service is not built yet; CHANGELOG.md says what is"; exit 1
+serve: $(RUNNABLE) ## The service on the demo's catalogue
+	@test -f demo/catalog.json || { echo "error: there is no catalogue in demo/ yet; make demo trains one"; exit 1; }
+	@$(BIN)/slatewise serve --catalog demo $(ARGS)
 
 clean: ## Remove everything that make and the tools made
 	rm -rf $(VENV) demo results build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -99,8 +99,10 @@ def local(directory: Path, recommender: Recommender | None = None, **settings: A
     given = {"catalog": directory / "catalog", "keys": directory / "keys.json", **settings}
     app = create_app(recommender, Settings(**given), Log(file=logged))
     client = Client(app)
-    yield Local(app, client, recommender, logged)
-    client.close()
+    try:
+        yield Local(app, client, recommender, logged)
+    finally:
+        client.close()
 
 
 @dataclass
@@ -142,11 +144,10 @@ class Server:
 
     def wait_until_ready(self) -> None:
         for _ in range(300):
-            try:
-                if self.client().get("/health/ready").status_code == 200:
+            with self.client() as client, suppress(httpx.TransportError):
+                if client.get("/health/ready").status_code == 200:
                     return
-            except httpx.TransportError:
-                time.sleep(0.1)
+            time.sleep(0.1)
         raise AssertionError(self.logged())
 
     def client(self, key: str | None = None) -> httpx.Client:

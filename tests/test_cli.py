@@ -76,19 +76,6 @@ def test_describe_prints_table_1(name: str, real_data: Path) -> None:
     assert json.loads(done.stdout) == dict(zip(keys, [name, *expected[name]], strict=True))
 
 
-def test_demo_ends_with_slates_that_learn(real_data: Path, tmp_path: Path) -> None:
-    """What the newcomer likes is shown more often in the last slate than in the first."""
-    done = slatewise(
-        "demo", "--likes", "Horror", "--out", tmp_path / "demo", SLATEWISE_DATA=str(real_data), COLUMNS="200"
-    )
-    assert done.returncode == 0, done.stderr
-    rows = [line.split("│")[1:5] for line in done.stdout.split("clicks only Horror")[1].splitlines() if "│" in line]
-    liked = [sum("✓" in row[slate] for row in rows) for slate in range(4)]
-    assert len(rows) == 5
-    assert liked[0] <= 1
-    assert liked[3] > liked[0]
-
-
 MISTAKES: dict[str, tuple[list[str], str]] = {
     "unknown data set": (["data", "describe", "netflix"], "there is no data set 'netflix'; choose one of ml-100k"),
     "no such file": (["train", "--interactions", "gone.csv", "--out", "x"], "gone.csv cannot be read: No such file"),

@@ -1,5 +1,7 @@
 import os
+import signal
 from dataclasses import replace
+from multiprocessing import active_children
 from pathlib import Path
 
 import numpy as np
@@ -7,10 +9,22 @@ import polars as pl
 import pytest
 
 from slatewise.catalog.embeddings import BprSettings
+from slatewise.data.dataset import DataError
 from slatewise.data.synthetic import WorldSize, make_world
 from slatewise.lab import experiment as lab
-from slatewise.lab.experiment import Arm, Experiment, load_experiment, n_tasks, run
+from slatewise.lab.experiment import (
+    Arm,
+    Experiment,
+    Results,
+    load_experiment,
+    load_results,
+    n_tasks,
+    run,
+    save_results,
+    shipped,
+)
 from slatewise.lab.tuning import GRIDS, candidates, evaluate, tune
+from slatewise.lab.workers import Processes
 from slatewise.policies import POLICIES
 from tests.conftest import ROOT
 
@@ -30,6 +44,11 @@ def test_every_committed_experiment_can_be_read(path: Path) -> None:
     assert experiment.name == path.stem
     labels = [arm.label for arm in experiment.arms]
     assert len(set(labels)) == len(labels)
+
+
+def test_experiments_that_come_along_are_found_by_name() -> None:
+    assert shipped()["table2"] == ROOT / "experiments" / "table2.toml"
+    assert "scale" in shipped()
 
 
 MISTAKES = {
@@ -53,7 +72,7 @@ def test_mistakes_in_an_experiment_are_named(content: str, message: str, tmp_pat
 def test_records_cover_every_split_and_arm() -> None:
     told = []
     results = run(SMALL, DATASET, on_task=lambda: told.append(1))
-    assert len(told) == n_tasks(SMALL) == 2 * (2 + 2)
+    assert len(told) == n_tasks(SMALL, DATASET) == 2 * (2 + 1 + 2)
     counts = results.records.group_by("split", "policy").len().sort("split", "policy")
     assert counts["len"].to_list() == [12 * 8] * 4
     assert results.choices["policy"].to_list() == ["mmr (tuned)"] * 2
@@ -70,12 +89,52 @@ def test_test_users_are_those_of_the_split_and_no_others() -> None:
         assert ((user, item) in liked) == clicked
 
 
-def test_two_workers_give_the_same_records_and_leave_the_environment_alone() -> None:
-    before = dict(os.environ)
-    alone, together = run(SMALL, DATASET), run(SMALL, DATASET, workers=2)
-    assert alone.records.equals(together.records)
-    assert alone.choices.equals(together.choices)
+def assert_same(one: Results, other: Results) -> None:
+    assert one.records.schema == other.records.schema
+    assert one.records.equals(other.records)
+    assert one.choices.equals(other.choices)
+
+
+def test_two_workers_give_the_same_records_even_if_one_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of three users; and the environment is left alone."""
+    before, alone, done = dict(os.environ), run(SMALL, DATASET), []
+    monkeypatch.setattr(lab, "users_at_once", lambda _: 3)
+
+    def kill_a_process() -> None:
+        done.append(1)
+        if len(done) == 8:
+            os.kill(active_children()[0].pid or 0, signal.SIGKILL)
+
+    assert_same(run(SMALL, DATASET, 2, kill_a_process), alone)
+    assert len(done) == n_tasks(SMALL, DATASET) == 2 * (2 + 1 + 2 * 4)
     assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 12])
+def test_how_users_are_divided_into_tasks_changes_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(SMALL, DATASET)
+    monkeypatch.setattr(lab, "users_at_once", lambda _: chunk)
+    assert_same(run(SMALL, DATASET), whole)
+
+
+def test_a_task_that_always_ends_its_process_is_given_up() -> None:
+    with Processes(1, lambda: None) as crew, pytest.raises(ChildProcessError, match="died 3 times in a row"):
+        crew.map([(os._exit, 1)])
+
+
+def test_what_a_task_raises_is_raised_here() -> None:
+    with Processes(1, lambda: None) as crew, pytest.raises(ZeroDivisionError):
+        crew.map([(divmod, 1, 0)])
+
+
+def test_records_are_kept_and_found_again_only_for_the_same_experiment_and_data(tmp_path: Path) -> None:
+    one_split = replace(SMALL, splits=1)
+    results = run(one_split, DATASET)
+    save_results(results, tmp_path, one_split, DATASET)
+    assert_same(load_results(tmp_path, one_split, DATASET), results)
+    for experiment, dataset in ((replace(one_split, seed=1), DATASET), (one_split, DATASET.take(range(50)))):
+        with pytest.raises(DataError, match="make them with `slatewise run`"):
+            load_results(tmp_path, experiment, dataset)
 
 
 def test_tuning_never_sees_a_test_user(monkeypatch: pytest.MonkeyPatch) -> None:

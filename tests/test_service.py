@@ -209,9 +209,14 @@ def test_operators_see_what_happens(service: Local) -> None:
 
 
 def test_experiments_are_at_most_seconds_old(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
+    calls: list[int] = []
     ask = service.recommender.experiments
-    monkeypatch.setattr(service.recommender, "experiments", lambda: calls.append(1) or ask())
+
+    def counted() -> Any:
+        calls.append(1)
+        return ask()
+
+    monkeypatch.setattr(service.recommender, "experiments", counted)
     for _ in range(3):
         service.client.get("/v1/experiments")
     assert len(calls) == 1

@@ -1,12 +1,15 @@
+import tracemalloc
+
 import numpy as np
 import polars as pl
 import pytest
 
 from slatewise.catalog import Catalog
 from slatewise.catalog.embeddings import BprSettings
+from slatewise.data.dataset import Dataset
 from slatewise.data.synthetic import WorldSize, make_world
-from slatewise.lab.simulate import Session, simulate
-from slatewise.policies import make_policy
+from slatewise.lab.simulate import CHUNK_CELLS, Session, simulate, users_at_once
+from slatewise.policies import POLICIES, make_policy
 from slatewise.randomness import Streams, user_keys
 
 WORLD = make_world(WorldSize(n_users=50, n_items=40, n_categories=5, dim=4), seed=2)
@@ -47,10 +50,33 @@ def test_nothing_is_shown_twice_and_the_catalogue_may_run_out(catalog: Catalog) 
     assert clicks == np.bincount(WORLD.dataset.users).tolist()
 
 
+@pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("chunk", [1, 7, 50])
-def test_chunks_change_nothing(chunk: int, catalog: Catalog) -> None:
-    policy = make_policy("epsilon-greedy", catalog)
-    assert simulate(policy, WORLD.dataset).equals(simulate(policy, WORLD.dataset, chunk=chunk))
+def test_chunks_change_nothing(chunk: int, name: str, catalog: Catalog) -> None:
+    policy, session = make_policy(name, catalog.with_co_likes(WORLD.dataset)), Session(rounds=3, k=3)
+    assert simulate(policy, WORLD.dataset, session).equals(simulate(policy, WORLD.dataset, session, chunk))
+
+
+def test_chunks_are_bounded_by_memory_and_hold_thousands_of_users_where_they_can() -> None:
+    for n_items in (1, 1_000, 50_000, 3_000_000):
+        assert 1 <= users_at_once(n_items) <= max(1, CHUNK_CELLS // n_items)
+    assert users_at_once(1_000) == 2_000
+
+
+def test_a_large_chunk_takes_memory_that_users_at_once_allows(catalog: Catalog) -> None:
+    """Ten times the people must not take ten times the memory, as they would in one chunk."""
+
+    def most_memory(people: Dataset, chunk: int) -> int:
+        tracemalloc.start()
+        simulate(make_policy("dc2b-calibrated", catalog), people, Session(rounds=1, k=4), chunk)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    crowd = make_world(WorldSize(n_users=2_000, n_items=40, n_categories=5, dim=4)).dataset
+    few, many = crowd.take(range(200)), crowd
+    assert most_memory(many, 100) < 3 * most_memory(few, 100)
+    assert most_memory(many, 2_000) > 5 * most_memory(few, 200)
 
 
 def test_other_seed_other_records(catalog: Catalog) -> None:

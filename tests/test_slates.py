@@ -1,3 +1,7 @@
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -5,12 +9,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from slatewise import slates
-from slatewise.slates import Choice, Entropy, ItemVectors, greedy
+from slatewise.slates import Available, Bounds, Choice, Entropy, ItemVectors, LinearBounds, Ranking, greedy, vectors
 from tests import naive
 
 Floats = NDArray[np.float64]
 SEEDS = st.integers(0, 2**32 - 1)
-RULES = ["top_k", "epsilon_greedy", "mmr", "dpp_greedy", "entropy_greedy"]
+RULES = ["top_k", "epsilon_greedy", "mmr", "dpp_greedy", "entropy_greedy", "overlap_greedy"]
+PRUNED = RULES[2:]
 
 
 def world(seed: int, n_items: int, dim: int, n_users: int = 3) -> tuple[Floats, Floats, NDArray[np.bool_]]:
@@ -37,7 +42,7 @@ def dpp_scores(logits: Floats, alpha: float) -> Floats:
 
 def run(rule: str, scores: Floats, vectors: Floats, available: NDArray[np.bool_], k: int) -> Choice:
     """Any rule, with draws that belong to the user's row."""
-    table = ItemVectors.of(vectors)
+    table, sets = ItemVectors.of(vectors), ItemVectors.of_sets(vectors > 0.5)
     draws = np.random.default_rng(5).random((100, k, 2))[: len(scores)]
     rules = {
         "top_k": lambda: slates.top_k(scores, available, k),
@@ -45,8 +50,30 @@ def run(rule: str, scores: Floats, vectors: Floats, available: NDArray[np.bool_]
         "mmr": lambda: slates.mmr(scores, table, available, k, 0.6),
         "dpp_greedy": lambda: slates.dpp_greedy(scores, table, available, k),
         "entropy_greedy": lambda: slates.entropy_greedy(scores, table, available, k, Entropy(0.7, 0.5)),
+        "overlap_greedy": lambda: slates.overlap_greedy(scores, sets, available, k, 0.4),
     }
     return rules[rule]()
+
+
+def alone(rule: str, scores: Floats, vectors: Floats, available: NDArray[np.bool_], k: int) -> Choice:
+    """Any greedy rule, user by user."""
+    rows = [run(rule, scores[user : user + 1], vectors, available[user : user + 1], k) for user in range(len(scores))]
+    return Choice(*(np.concatenate([getattr(row, part) for row in rows]) for part in ("items", "gains", "variety")))
+
+
+@contextmanager
+def pruning(candidates_per_pick: int, growth: int = 2) -> Iterator[None]:
+    """Prune hard, or (with very many candidates) not at all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(greedy, "CANDIDATES_PER_PICK", candidates_per_pick)
+        patch.setattr(greedy, "CANDIDATE_GROWTH", growth)
+        yield
+
+
+def assert_same(one: Choice, other: Choice) -> None:
+    np.testing.assert_array_equal(one.items, other.items)
+    np.testing.assert_array_equal(one.gains, other.gains)
+    np.testing.assert_array_equal(one.variety, other.variety)
 
 
 def assert_slate(choice: Choice, user: int, slate: naive.Slate) -> None:
@@ -62,9 +89,12 @@ def assert_slate(choice: Choice, user: int, slate: naive.Slate) -> None:
 def test_dpp_greedy_is_the_determinant_greedy(seed: int, n_items: int, dim: int, k: int) -> None:
     logits, vectors, available = world(seed, n_items, dim)
     alpha = float(np.random.default_rng(seed).choice([0.01, 0.5, 1.0, 3.0]))
-    choice = slates.dpp_greedy(dpp_scores(logits, alpha), ItemVectors.of(vectors), available, k)
+    scores = dpp_scores(logits, alpha)
+    choice = slates.dpp_greedy(scores, ItemVectors.of(vectors), available, k)
     for user in range(len(logits)):
         assert_slate(choice, user, naive.dpp_greedy(logits[user], vectors, available[user], k, alpha))
+    with pruning(1):
+        assert_same(alone("dpp_greedy", scores, vectors, available, k), choice)
 
 
 @given(seed=SEEDS, n_items=st.integers(1, 14), dim=st.integers(1, 4), k=st.integers(1, 9))
@@ -96,19 +126,46 @@ def test_top_k_sorts_by_score_then_index(seed: int, n_items: int, k: int) -> Non
         assert [item for item in items[user] if item >= 0] == naive.top_k(scores[user], available[user], k)
 
 
-@given(seed=SEEDS, rule=st.sampled_from(["mmr", "dpp_greedy", "entropy_greedy"]), k=st.integers(1, 8))
-@settings(max_examples=120, deadline=None)
-def test_pruning_changes_nothing(seed: int, rule: str, k: int) -> None:
-    logits, vectors, available = world(seed, n_items=60, dim=3)
-    scores = logits * np.random.default_rng(seed).choice([0.0, 0.01, 1.0, 6.0])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(greedy, "CANDIDATES_PER_PICK", 10**6)
+@given(seed=SEEDS, rule=st.sampled_from(PRUNED), k=st.integers(1, 8), n_items=st.sampled_from([20, 60, 300]))
+@settings(max_examples=150, deadline=None)
+def test_pruning_changes_nothing(seed: int, rule: str, k: int, n_items: int) -> None:
+    logits, vectors, available = world(seed, n_items, dim=3)
+    random = np.random.default_rng(seed)
+    scores = logits * random.choice([0.0, 1e-12, 0.01, 1.0, 6.0, 1e6])
+    vectors = vectors * random.choice([1e-12, 1.0, 1e6])
+    with pruning(10**6):
         full = run(rule, scores, vectors, available, k)
-        patch.setattr(greedy, "CANDIDATES_PER_PICK", 1)
-        patch.setattr(greedy, "CANDIDATE_GROWTH", 2)
-        pruned = run(rule, scores, vectors, available, k)
-    np.testing.assert_array_equal(pruned.items, full.items)
-    np.testing.assert_array_equal(pruned.gains, full.gains)
+    with pruning(1):
+        assert_same(run(rule, scores, vectors, available, k), full)
+        assert_same(alone(rule, scores, vectors, available, k), full)
+    assert_same(alone(rule, scores, vectors, available, k), full)
+
+
+ADVERSARIES: dict[str, Callable[[Floats, Floats], tuple[Floats, Floats]]] = {
+    "tiny scores": lambda scores, vectors: (0.01 * scores, vectors),
+    "equal scores": lambda scores, vectors: (np.full_like(scores, 0.3), vectors),
+    "equal vectors": lambda scores, vectors: (scores, np.tile(vectors[:1], (len(vectors), 1))),
+    "all equal": lambda scores, vectors: (np.full_like(scores, 0.3), np.tile(vectors[:1], (len(vectors), 1))),
+    "alpha 100": lambda scores, vectors: (200.0 * scores, vectors),
+    "zero vectors": lambda scores, vectors: (scores, vectors * (np.arange(len(vectors)) % 50 == 0)[:, None]),
+    "all zero": lambda scores, vectors: (scores, 0.0 * vectors),
+    "best ones in one block": lambda scores, vectors: (np.where(np.arange(len(vectors)) % 400, -9.0, scores), vectors),
+}
+
+
+@pytest.mark.parametrize("kind", ADVERSARIES)
+@pytest.mark.parametrize("rule", PRUNED)
+@pytest.mark.parametrize("share", [1.0, 0.3, 0.004, 0.0004])
+def test_adversaries_get_the_full_greedys_slate(rule: str, kind: str, share: float) -> None:
+    random = np.random.default_rng(8)
+    vectors = random.normal(size=(4000, 4))
+    scores, vectors = ADVERSARIES[kind](random.normal(size=(2, 4)) @ vectors.T, vectors)
+    available = random.random((2, 4000)) < share
+    available[:, 17] = True
+    with pruning(10**6):
+        full = run(rule, scores, vectors, available, 10)
+    assert_same(run(rule, scores, vectors, available, 10), full)
+    assert_same(alone(rule, scores, vectors, available, 10), full)
 
 
 def test_candidates_alone_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,9 +173,14 @@ def test_candidates_alone_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> Non
     logits, vectors, available = world(4, n_items=400, dim=5, n_users=40)
     monkeypatch.setattr(greedy, "CANDIDATES_PER_PICK", 2)
     honest = run("dpp_greedy", logits, vectors, available, 5)
+    assert_same(alone("dpp_greedy", logits, vectors, available, 5), honest)
     search = greedy._most_promising
-    monkeypatch.setattr(greedy, "_most_promising", lambda *given: (search(*given)[0], np.full(len(given[0]), -np.inf)))
+    monkeypatch.setattr(greedy, "_most_promising", lambda *given: (search(*given)[0], np.full(len(given[0]), -1e308)))
     credulous = run("dpp_greedy", logits, vectors, available, 5)
+    assert np.mean((honest.items != credulous.items).any(axis=1)) > 0.05
+    best = Bounds.best
+    monkeypatch.setattr(Bounds, "best", lambda self, size: (best(self, size)[0], -1e308))
+    credulous = alone("dpp_greedy", logits, vectors, available, 5)
     assert np.mean((honest.items != credulous.items).any(axis=1)) > 0.05
 
 
@@ -130,11 +192,11 @@ def test_batch_is_one_by_one(rule: str, n_items: int) -> None:
     draws = np.random.default_rng(5).random((100, 4, 2))
     for user in range(7):
         row = slice(user, user + 1)
-        alone = run(rule, scores[row], vectors, available[row], 4)
+        single = run(rule, scores[row], vectors, available[row], 4)
         if rule == "epsilon_greedy":
-            alone = slates.epsilon_greedy(scores[row], available[row], 4, 0.4, draws[row])
-        np.testing.assert_array_equal(alone.items[0], whole.items[user])
-        np.testing.assert_array_equal(alone.gains[0], whole.gains[user])
+            single = slates.epsilon_greedy(scores[row], available[row], 4, 0.4, draws[row])
+        np.testing.assert_array_equal(single.items[0], whole.items[user])
+        np.testing.assert_array_equal(single.gains[0], whole.gains[user])
 
 
 @given(seed=SEEDS, rule=st.sampled_from(RULES), n_items=st.integers(1, 40), k=st.integers(1, 50))
@@ -185,14 +247,14 @@ def test_duplicates_wait_until_the_space_is_spanned() -> None:
 
 
 @pytest.mark.parametrize("n_items", [23, 4001])
-@pytest.mark.parametrize("rule", RULES[2:])
+@pytest.mark.parametrize("rule", PRUNED)
 def test_equal_items_are_taken_in_order_wherever_they_stand(rule: str, n_items: int) -> None:
     vector = np.random.default_rng(1).normal(size=7)
     items = run(rule, np.full((2, n_items), 0.3), np.tile(vector, (n_items, 1)), np.ones((2, n_items), dtype=bool), 6)
     assert items.items.tolist() == [[0, 1, 2, 3, 4, 5]] * 2
 
 
-@pytest.mark.parametrize("rule", RULES[2:])
+@pytest.mark.parametrize("rule", PRUNED)
 def test_rounding_of_the_scores_decides_nothing(rule: str) -> None:
     """Scores of equal items may differ in the last bits, because a matrix product computed them; a real gap decides."""
     vectors, available = np.tile([[1.0, 2.0], [2.0, 1.0]], (20, 1)), np.ones((1, 40), dtype=bool)
@@ -295,3 +357,101 @@ def test_overlap_greedy_prunes_without_changing_anything(monkeypatch: pytest.Mon
     np.testing.assert_array_equal(pruned.items, whole.items)
     with pytest.raises(ValueError, match="weight is -1"):
         slates.overlap_greedy(scores, sets, everything, 10, -1)
+
+
+@given(seed=SEEDS, dim=st.integers(1, 40), n_rows=st.integers(1, 4), n_items=st.integers(1, 30))
+@settings(max_examples=100, deadline=None)
+def test_products_have_the_same_bits_in_one_call_and_in_a_loop(seed: int, dim: int, n_rows: int, n_items: int) -> None:
+    random = np.random.default_rng(seed)
+    table = ItemVectors.of(random.normal(size=(50, dim)).astype(np.float32))
+    candidates, directions = random.integers(0, 50, size=(n_rows, n_items)), random.normal(size=(n_rows, dim))
+    together = table.take(candidates)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vectors, "SMALL", 0)
+        looped = table.take(candidates)
+        expected = looped.dot(directions)
+    np.testing.assert_array_equal(together.squared_lengths, looped.squared_lengths)
+    np.testing.assert_array_equal(together.dot(directions), expected)
+    np.testing.assert_array_equal(table.products(candidates[0], directions[0]), expected[0])
+
+
+def promise(seed: int, n_items: int, level: float, scale: float, available: Available) -> tuple[Bounds, Floats]:
+    """Linear scores far from zero, so that float32 cannot tell them apart; also the scores themselves."""
+    random = np.random.default_rng(seed)
+    table = ItemVectors.of(random.normal(size=(n_items, 5)).astype(np.float32))
+    offsets, weights = level * (1.0 + 1e-8 * random.normal(size=n_items)), scale * random.normal(size=5)
+    exact = table.products(np.arange(n_items), weights) + offsets
+    bounds = LinearBounds.of(np.asarray(table.table, dtype=np.float32), offsets)
+    return bounds.promise(weights, available, exact.__getitem__), exact
+
+
+LEVELS = st.sampled_from([0.0, 1.0, -3e3, 1e7, 1e30, 1e38])
+SCALES = st.sampled_from([0.0, 1e-40, 1e-6, 1.0, 1e6, 1e36, 1e40])
+
+
+@given(seed=SEEDS, level=LEVELS, scale=SCALES, k=st.integers(1, 12), gone=st.integers(0, 40), some=st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_float32_bounds_find_the_float64_slate(
+    seed: int, level: float, scale: float, k: int, gone: int, some: bool
+) -> None:
+    random = np.random.default_rng(seed)
+    candidates = random.integers(0, 400, size=random.choice([3, 90, 350])) if some else None
+    available = Available.of(400, random.integers(0, 400, size=gone), candidates)
+    bounds, exact = promise(seed, 400, level, scale, available)
+    items = np.arange(400) if bounds.numbers is None else bounds.numbers
+    seen = available.table()[0, items]
+    assert (exact[items] <= bounds.values.astype(np.float64) + bounds.error)[seen].all()
+    expected = naive.top_k(exact, available.table()[0], k)
+    with pruning(1):
+        chosen = slates.top_k_alone(bounds, k).items[0]
+        greedily = slates.choose_alone(bounds, ItemVectors.of(np.zeros((400, 1))), k, slates.overlap_rule(0.0))
+    assert chosen[chosen >= 0].tolist() == expected
+    full = slates.overlap_greedy(exact[None], ItemVectors.of_sets(np.zeros((400, 1), bool)), available.table(), k, 0.0)
+    np.testing.assert_array_equal(greedily.items, full.items)
+
+
+def test_without_their_error_the_bounds_would_lie() -> None:
+    """Negative control: float32 bounds that are taken at their word lose items that belong into the slate."""
+    wrong = 0
+    for seed in range(40):
+        bounds, exact = promise(seed, 400, 1e3, 1e-6, Available.of(400))
+        with pruning(1):
+            chosen = slates.top_k_alone(replace(bounds, error=0.0), 5).items[0].tolist()
+        wrong += chosen != naive.top_k(exact, np.ones(400, dtype=bool), 5)
+    assert wrong > 5
+
+
+@given(seed=SEEDS, k=st.integers(1, 30), gone=st.integers(0, 40), n_candidates=st.sampled_from([None, 0, 1, 5, 300]))
+@settings(max_examples=80, deadline=None)
+def test_a_ranking_gives_what_the_table_gives(seed: int, k: int, gone: int, n_candidates: int | None) -> None:
+    random = np.random.default_rng(seed)
+    scores = random.integers(0, 20, size=60).astype(np.float64)
+    candidates = None if n_candidates is None else random.integers(0, 60, size=n_candidates)
+    available = Available.of(60, random.integers(0, 60, size=gone), candidates)
+    ranking, table = Ranking(scores), ItemVectors.of(random.normal(size=(60, 3)))
+    expected = slates.top_k(scores[None], available.table(), k)
+    assert_same(slates.top_ranked(ranking, available, k), expected)
+    with pruning(1):
+        ranked = ranking.promise(available, scores.__getitem__)
+        assert_same(slates.top_k_alone(ranked, k), expected)
+        chosen = slates.choose_alone(ranked, table, k, slates.cosine_rule(0.5))
+    assert_same(chosen, slates.mmr(2.0 * scores[None], table, available.table(), k, 0.5))
+
+
+def test_available_says_the_same_as_its_table() -> None:
+    random = np.random.default_rng(0)
+    for share in (0.0, 0.1, 0.9, 1.0):
+        table = random.random((1, 50)) < share
+        one = Available.one_row(table)
+        np.testing.assert_array_equal(one.table(), table)
+        assert len(one.excluded) + (0 if one.candidates is None else len(one.candidates)) <= 25
+    both = Available.of(6, excluded=[4, 4, 1], candidates=[5, 4, 4])
+    assert both.table().tolist() == [[False, False, False, False, False, True]]
+    assert Available.of(3).table().all()
+
+
+@pytest.mark.parametrize("numbers", [[-1], [3], [0.5], [True]])
+def test_available_refuses_what_is_no_item(numbers: list[int]) -> None:
+    for given_numbers in ({"excluded": numbers}, {"candidates": numbers}):
+        with pytest.raises(ValueError, match=next(iter(given_numbers))):
+            Available.of(3, **given_numbers)

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import astuple, replace
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def test_rows_come_back_as_they_went(store: Store, user: str) -> None:
 def test_numbers_come_back_to_the_last_bit(store: Store) -> None:
     values = [0.1 + 0.2, 1e-310, 1.7976931348623157e308, -0.5, 5.0, 2**53 + 0.0]
     for number, value in enumerate(values):
-        do(store, lambda t, n=number, v=value: t.add_slate(slate("u", n, created_at=v, variety=v)))
+        do(store, methodcaller("add_slate", slate("u", number, created_at=value, variety=value)))
     assert [(row.created_at, row.variety) for row in everything(store, "u")[1]] == [(v, v) for v in values]
 
 
@@ -77,10 +78,10 @@ def test_what_is_not_there_is_none(store: Store) -> None:
 
 def test_slates_by_number_and_answers_by_arrival(store: Store) -> None:
     for number in (2, 0, 1):
-        do(store, lambda t, n=number: t.add_slate(slate("u", n)))
+        do(store, methodcaller("add_slate", slate("u", number)))
     events = [answer("u", number, event) for event, number in (("z", 1), ("a", 0), ("m", 1), ("b", 2))]
     for event in events:
-        do(store, lambda t, event=event: t.add_answer(event))
+        do(store, methodcaller("add_answer", event))
     do(store, lambda t: t.add_slate(slate("v", 0)))
     do(store, lambda t: t.add_answer(answer("v", 0)))
     _, slates, answers = everything(store, "u")
@@ -93,7 +94,7 @@ def test_a_slate_changes_status_and_time(store: Store) -> None:
     fill(store, ["u"])
     changed = [slate("u", 0).closed(5.5), replace(slate("u", 1), status=WITHDRAWN, closed_at=7.0), slate("u", 2)]
     for row in changed[:2]:
-        do(store, lambda t, row=row: t.change_slate(row))
+        do(store, methodcaller("change_slate", row))
     assert everything(store, "u")[1] == changed
     assert changed[0].status == CLOSED
 
@@ -137,7 +138,7 @@ def test_totals_are_the_sums_over_users(store: Store) -> None:
         counts[user, policy] = Counts(
             before.slates + 1, before.shown + more.shown, before.clicks + more.clicks, before.variety + more.variety
         )
-        do(store, lambda t, user=user, policy=policy, more=more: t.count(user, policy, more))
+        do(store, methodcaller("count", user, policy, more))
     totals = store.read(lambda t: t.totals())
     assert [one.policy for one in totals] == ["EASE", "dc2b", "popular"]
     for one in totals:
@@ -150,7 +151,7 @@ def test_expired_slates_come_oldest_first(store: Store) -> None:
     rows = [slate(f"u{number}", 0, created_at=float(100 - number)) for number in range(10)]
     rows[4] = rows[4].closed(200.0)
     for row in rows:
-        do(store, lambda t, row=row: t.add_slate(row))
+        do(store, methodcaller("add_slate", row))
     expected = [row for row in reversed(rows) if row.created_at < 98.0 and row.status == "open"]
     assert store.read(lambda t: t.expired(98.0, 100)) == expected
     assert store.read(lambda t: t.expired(98.0, 3)) == expected[:3]
@@ -159,7 +160,7 @@ def test_expired_slates_come_oldest_first(store: Store) -> None:
 def test_forgetting_removes_one_user_and_all_of_them(store: Store) -> None:
     fill(store, ["u", "v"])
     for user in ("u", "v"):
-        do(store, lambda t, user=user: t.count(user, "dc2b", Counts(1, 10, 2, 0.5)))
+        do(store, methodcaller("count", user, "dc2b", Counts(1, 10, 2, 0.5)))
     kept = everything(store, "v")
     assert do(store, lambda t: t.forget("u")) is True
     assert everything(store, "u") == (UserRow("u"), [], [])
@@ -278,7 +279,8 @@ class TestOnDisk:
 
         def work(t: Transaction) -> tuple[list[SlateRow], list[SlateRow]]:
             before = t.slates_of("u")
-            do(store, lambda w: (w.add_slate(slate("u", 3)), w.change_slate(slate("u", 0).closed(1.0))))
+            do(store, WRITES["add_slate"])
+            do(store, WRITES["change_slate"])
             return before, t.slates_of("u")
 
         before, after = store.read(work)

@@ -52,3 +52,14 @@ def test_chunks_do_not_change_the_world() -> None:
         assert make_world(seed=6).dataset.digest == whole
     finally:
         synthetic.CHUNK_CELLS = original
+
+
+def test_more_is_liked_where_the_odds_are_higher_and_taste_sets_people_apart() -> None:
+    def likes(**options: float) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        dataset = make_world(WorldSize(**options), seed=7).dataset  # type: ignore[arg-type]
+        return np.bincount(dataset.items, minlength=400)
+
+    usual, generous, own = likes(), likes(top_log_odds=2.0), likes(taste_spread=3.0)
+    assert generous.sum() > 1.5 * usual.sum()
+    assert own.max() < usual.max()
+    assert (own > 0).sum() >= (usual > 0).sum()

@@ -6,6 +6,7 @@ agent with a shared learner, its own advice for many arms, told of each arm's re
 with the ten rewards given to the learner itself in one call; and one learner for each arm.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,19 +35,25 @@ def run(n_arms: int = 1_000, repeats: int = 101, disjoint_repeats: int = 5) -> d
     return {f"arms_peer{form}_speedup": (times | slow)[form] / times["ours"] for form in ("", "_batched", "_disjoint")}
 
 
+@dataclass(frozen=True)
+class _ArmVectors:
+    """What the agent calls a featurizer: the rows of the arms; all of them lie ready and are not copied."""
+
+    vectors: NDArray[np.float64]
+
+    def transform(self, _context: Any, *, action_tokens: list[int]) -> NDArray[np.float64]:
+        """Return the vectors (n_arms, dim) of some arms, or of all."""
+        return self.vectors if len(action_tokens) == len(self.vectors) else self.vectors[action_tokens]
+
+
 def _shared_agent(vectors: NDArray[np.float64]) -> Any:
-    """An agent whose arms share one linear model; the features of all arms are laid out once."""
-    from bayesianbandits import Arm, FunctionArmFeaturizer, LipschitzContextualAgent, NormalRegressor, ThompsonSampling
-
-    all_arms = vectors.T[None, :, :]
-
-    def features(_context: Any, tokens: list[int]) -> NDArray[np.float64]:
-        return all_arms if len(tokens) == len(vectors) else all_arms[:, :, tokens]
+    """An agent whose arms share one linear model."""
+    from bayesianbandits import Arm, LipschitzContextualAgent, NormalRegressor, ThompsonSampling
 
     return LipschitzContextualAgent(
         arms=[Arm(number) for number in range(len(vectors))],
         policy=ThompsonSampling(),
-        arm_featurizer=FunctionArmFeaturizer(features),
+        arm_featurizer=_ArmVectors(vectors),
         learner=NormalRegressor(alpha=1.0, beta=4.0),
         random_seed=0,
     )

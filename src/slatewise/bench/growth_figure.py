@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from slatewise.bench.growth import ROUNDS
 from slatewise.report.drawing import INK, MARKERS, SERIES, Figure, draw_figure
 
 if TYPE_CHECKING:
@@ -41,11 +42,13 @@ def _curves(figures: Mapping[str, float]) -> Curves:
         first, _, rest = name.partition(".")
         if first == "growth":
             axis, _, value = rest.partition(".")
-            curves.setdefault(axis, {})[int(value)] = (5.0 * int(value) if axis == "users" else 1_000.0) / rate
+            curves.setdefault(axis, {})[int(value)] = (ROUNDS * int(value) if axis == "users" else 1_000) / rate
     return curves
 
 
 def _draw(canvas: "Canvas", curves: Curves, exponents: Mapping[str, float]) -> None:
+    from matplotlib.ticker import LogLocator
+
     for axes, (words, names, steepest) in zip(canvas.subplots(2, 2).flat, PANELS.values(), strict=True):
         for series, name in enumerate(name for name in names if name in curves):
             label = f"{POLICIES.get(name, 'dc2b-calibrated')}: exponent {exponents[name]:.2f}"
@@ -53,8 +56,11 @@ def _draw(canvas: "Canvas", curves: Curves, exponents: Mapping[str, float]) -> N
             axes.plot(x, y, color=SERIES[series], marker=MARKERS[series], label=label)
         if steepest is not None:
             _draw_limit(axes, curves[names[0]], steepest)
-        axes.set(xscale="log", yscale="log", xlabel=words, ylabel="seconds")
+        seconds = "seconds in all" if "users" in names else "s per 1,000 user-rounds"
+        axes.set(xscale="log", yscale="log", xlabel=words, ylabel=seconds)
         axes.set_xticks(x, [f"{value:,}" for value in x])
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
         axes.legend()
 

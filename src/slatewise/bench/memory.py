@@ -32,7 +32,7 @@ print(json.dumps([loaded - before, resident_bytes() - before, peak_bytes() - bef
 
 
 def run(n_items: int = 1_000_000) -> dict[str, float]:
-    """Measure in fresh processes: load a saved catalogue and serve 20 slates."""
+    """Measure in fresh processes: load a saved catalogue and serve 20 slates to someone who has answered five."""
     resident_bytes()
     size = n_items * DIM * FLOAT32
     with tempfile.TemporaryDirectory() as folder:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from slatewise.bench.figures import QUICK, groups
 from slatewise.cli.console import print_json, stdout, steps, tell
 from slatewise.cli.inputs import Json
 
@@ -19,7 +20,7 @@ EXAMPLE = "Example: slatewise bench --only slate --only arms"
 
 def bench(
     only: Annotated[
-        list[str] | None, typer.Option(help="Measure only this group of figures; may be given several times.")
+        list[str] | None, typer.Option(help=f"Measure only this group; may be repeated. Groups: {', '.join(groups())}.")
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also what needs ml-100k.zip and ml-1m.zip in SLATEWISE_DATA.")
@@ -29,14 +30,14 @@ def bench(
 ) -> None:
     """Measure speed and memory, as ratios of one run, and set each figure beside its bound.
 
-    One thread, medians of repeats that take turns; about three minutes, seven with --all. A peer or a data set that is
+    One thread, medians of repeats that take turns; about two minutes, five with --all. A peer or a data set that is
     not on this machine is reported as missing. benchmarks/README.md says exactly what is compared.
     """
     from slatewise.bench.running import run
 
-    groups = _groups(only, everything)
-    with steps("measuring", len(groups)) as one_group:
-        results = run(groups, one_group)
+    wanted = _groups(only, everything)
+    with steps("measuring", len(wanted)) as one_group:
+        results = run(wanted, one_group)
     document = results.document(shlex.join(["slatewise", *sys.argv[1:]]))
     if out is not None:
         _write(out, document, results)
@@ -48,8 +49,6 @@ def bench(
 
 def _groups(only: list[str] | None, everything: bool) -> tuple[str, ...]:
     """Return the groups that the options name, in the order in which they run."""
-    from slatewise.bench.figures import QUICK, groups
-
     known = groups()
     for name in only or ():
         if name not in known:

@@ -3,10 +3,10 @@
 import os
 import socket
 import sys
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,10 +17,12 @@ from slatewise.version import __version__
 if TYPE_CHECKING:
     from slatewise.catalog import Catalog
     from slatewise.data.dataset import Dataset
+    from slatewise.recommender import Recommender
     from slatewise.service.settings import Settings
 
 EXAMPLE = "Example: slatewise demo --port 9000 --no-browser"
 PORTS_TRIED = 20
+LOG = "service.log"
 
 
 def demo(
@@ -31,7 +33,8 @@ def demo(
 ) -> None:
     """Get ML-100K (or, where it cannot be had, a synthetic world), train, and serve a page that learns from clicks.
 
-    What was trained is used again the next time; what visitors clicked is kept in slates.db beside it.
+    What was trained is used again the next time; what visitors clicked is kept beside it in slates.db, and what the
+    service logs in service.log.
     """
     from slatewise.service.settings import BadSettingsError
     from slatewise.store import StoreError
@@ -92,25 +95,39 @@ def _made_from(catalog: "Catalog") -> tuple[object, ...]:
 
 
 def _serve(out: Path, port: int, browser: bool, check: bool) -> None:
+    """Serve the page until Ctrl-C, or until the check is done; the service's log goes to a file."""
     from slatewise.cli.visitor import Visitor
-    from slatewise.service.server import make_recommender, serve_alone
-    from slatewise.service.settings import Settings
+    from slatewise.service.server import make_recommender
 
-    store = f"sqlite:///{out / 'slates.db'}"
-    settings = Settings(catalog=out, store=store, host="127.0.0.1", port=port, keys=out / "keys.json")  # type: ignore[arg-type]
+    settings = _settings(out, port)
     listener = _listen(settings)
     recommender = make_recommender(settings)
-    port = listener.getsockname()[1]
-    stdout.print(f"the page is at http://127.0.0.1:{port} (Ctrl-C stops)", markup=False, soft_wrap=True)
-    visitor = Visitor(port, checks=check, browses=browser)
+    visitor = Visitor(listener.getsockname()[1], checks=check, browses=browser)
+    stdout.print(f"the page is at {visitor.address} (Ctrl-C stops)", markup=False, soft_wrap=True)
     visitor.start()
     try:
-        serve_alone(settings, listener, recommender)
+        _serve_with_log(settings, listener, recommender)
     except SystemExit:
         if not check:
             raise
     if check and visitor.problem:
         sys.exit(f"error: {visitor.problem}")
+
+
+def _serve_with_log(settings: "Settings", listener: socket.socket, recommender: "Recommender") -> None:
+    from slatewise.service.server import serve_alone
+
+    with (settings.catalog / LOG).open("a", buffering=1, encoding="utf-8") as log, redirect_stderr(log):
+        serve_alone(settings, listener, recommender)
+
+
+def _settings(out: Path, port: int) -> "Settings":
+    """Serve this machine only, without keys, whatever the surroundings say."""
+    from slatewise.service.settings import Settings
+
+    store, keys = f"sqlite:///{out / 'slates.db'}", out / "keys.json"
+    chosen: dict[str, Any] = {"catalog": out, "store": store, "host": "127.0.0.1", "port": port, "keys": keys}
+    return Settings(**chosen)
 
 
 def _listen(settings: "Settings") -> socket.socket:

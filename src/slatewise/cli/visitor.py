@@ -11,7 +11,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any
 from uuid import uuid4
 
-from slatewise.cli.console import tell
+from slatewise.cli.console import stdout
 
 PATIENCE = 30.0
 DESKTOPS = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -28,29 +28,37 @@ class Visitor(threading.Thread):
         self.port, self.checks, self.browses = port, checks, browses
         self.problem: str | None = "the check did not finish"
 
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        return f"http://127.0.0.1:{self.port}"
+
     def run(self) -> None:
         """Do the errand."""
         try:
             self._wait()
             if self.checks:
-                tell(_check(self.port))
+                stdout.print(_check(self.port), markup=False, soft_wrap=True)
             elif self.browses and has_desktop():
-                webbrowser.open(f"http://127.0.0.1:{self.port}")
+                webbrowser.open(self.address)
             self.problem = None
-        except (OSError, HTTPException, ValueError) as error:
+        except (OSError, HTTPException, ValueError, LookupError) as error:
             self.problem = str(error) or type(error).__name__
-        if self.checks:
-            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            if self.checks:
+                os.kill(os.getpid(), signal.SIGTERM)
 
     def _wait(self) -> None:
         end = time.monotonic() + PATIENCE
         while True:
             try:
-                return _ask(self.port, "GET", "/health/ready")[1]
+                _ask(self.port, "GET", "/health/ready")
             except OSError:
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.05)
+            else:
+                return
 
 
 def has_desktop() -> bool:

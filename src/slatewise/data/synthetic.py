@@ -9,7 +9,7 @@ from slatewise.data.dataset import Dataset
 
 Floats = NDArray[np.float64]
 
-CHUNK_CELLS = 20_000_000
+CHUNK_CELLS = 4_000_000
 CATEGORIES = (
     *("Adventure", "Biography", "Comedy", "Crime", "Documentary", "Drama", "Family", "Fantasy", "History"),
     *("Horror", "Music", "Mystery", "Nature", "Romance", "Satire", "Science Fiction", "Sport", "Travel"),
@@ -26,12 +26,17 @@ SECOND_WORDS = (
 
 @dataclass(frozen=True)
 class WorldSize:
-    """How large a synthetic world is."""
+    """How large a synthetic world is, and how liking goes in it.
+
+    top_log_odds: the crowd's log-odds of the most popular item; taste_spread: the deviation of people's own log-odds.
+    """
 
     n_users: int = 800
     n_items: int = 400
     n_categories: int = 12
     dim: int = 8
+    top_log_odds: float = 1.0
+    taste_spread: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +58,8 @@ def make_world(size: WorldSize | None = None, seed: int = 0) -> World:
     vectors = categories @ centres / categories.sum(axis=1, keepdims=True)
     vectors += 0.3 * random.normal(size=vectors.shape)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    popularity = 1.0 - 1.1 * np.log(random.permutation(size.n_items) + 1.0)
-    tastes = random.normal(size=(size.n_users, size.dim))
+    popularity = size.top_log_odds - 1.1 * np.log(random.permutation(size.n_items) + 1.0)
+    tastes = size.taste_spread * random.normal(size=(size.n_users, size.dim))
     users, items = _draw_likes(tastes, vectors, popularity, random)
     dataset = Dataset(
         name="synthetic",
@@ -84,7 +89,8 @@ def _draw_likes(
     users, items = [], []
     step = max(1, CHUNK_CELLS // len(vectors))
     for start in range(0, len(tastes), step):
-        logits = popularity + tastes[start : start + step] @ vectors.T
+        logits = tastes[start : start + step] @ vectors.T
+        logits += popularity
         likes = random.logistic(size=logits.shape) < logits
         lonely = np.flatnonzero(~likes.any(axis=1))
         likes[lonely, logits[lonely].argmax(axis=1)] = True

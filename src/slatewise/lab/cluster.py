@@ -1,26 +1,27 @@
 """Tasks on a Dask cluster that runs already; the records are those of this machine.
 
-What is shared goes to two workers at first, and from worker to worker, once to each that needs it. This machine keeps
-its own copy, so that nothing is lost with workers. Dask itself moves functions and results by pickle: whoever can reach
-a scheduler can run code on its workers, so a cluster must be trusted and shut off, or use TLS (docs/scale.md).
+What is shared goes once to every worker, also to those that join later, and tasks only name it. Dask itself moves
+functions and results by pickle: whoever can reach a scheduler can run code on its workers, so a cluster must be trusted
+and shut off, or use TLS (docs/scale.md).
 """
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any, Self
+from uuid import uuid4
 
-from slatewise.lab.parcels import Packed, Parcel
-from slatewise.lab.workers import OnTask, Task, insist, perform
+from slatewise.lab.parcels import Packed, Parcel, Sent
+from slatewise.lab.workers import PATIENCE, OnTask, Task, perform
 
 CONNECT_SECONDS = 5
 JOIN_SECONDS = 30
-REPLICAS = 2
 PACKAGES = ("slatewise", "numpy", "polars", "scipy", "cornac")
 
 ADDRESS = re.compile(r"[a-z]+://[^/\s]+:[0-9]+")
@@ -36,9 +37,9 @@ class Cluster:
     """The workers of a Dask cluster; one that dies costs the tasks it had begun, one that joins takes part."""
 
     def __init__(self, address: str, on_task: OnTask) -> None:
-        self.on_task = on_task
+        self.address, self.on_task = address, on_task
+        self.job, self.names = uuid4().hex, list[str]()
         self.client = connect(address)
-        self.shared: dict[Packed, Any] = {}
         try:
             self._wait_for_workers()
             self.versions = self._same_versions()
@@ -47,43 +48,40 @@ class Cluster:
             raise
 
     def share(self, packed: Packed) -> Parcel:
-        """Send it to some workers, from which the others get it."""
-        self._wait_for_workers()
-        name = f"slatewise-{packed.kind}-{packed.digest}"
-        self.shared[packed] = self.client.scatter({name: packed}, broadcast=REPLICAS)[name]
-        return packed
+        """Send it to every worker of now and later."""
+        from slatewise.lab.delivery import Delivery
+
+        name = f"slatewise-{self.job}-{packed.digest}"
+        self.names.append(name)
+        for _ in range(PATIENCE):
+            with suppress(OSError):  # a worker may be lost as it is sent its copy
+                self.client.register_plugin(Delivery(name, packed), name=name)
+                return Sent(packed.kind, packed.digest, name)
+        raise ClusterError(f"the {packed.kind} cannot be sent to the workers at {self.address}; their logs say why")
 
     def map(self, tasks: Sequence[Task]) -> list[Any]:
-        """Run all tasks; what was lost with its workers runs again."""
+        """Run all tasks; what a worker had begun when it died runs again elsewhere."""
+        distributed, results = dask(), dict[int, Any]()
+        submit = self.client.submit
+        futures = {submit(perform_alike, self.versions, *task, pure=False): n for n, task in enumerate(tasks)}
         try:
-            return insist(lambda numbers: self._attempt({number: tasks[number] for number in numbers}), len(tasks))
-        except dask().KilledWorker as error:
+            for future in distributed.as_completed(list(futures), loop=self.client.loop):
+                results[futures.pop(future)] = future.result()
+                future.release()
+                self.on_task()
+        except CancelledError as error:
+            raise ClusterError(f"the scheduler at {self.address} was lost; start it and the job again") from error
+        except distributed.KilledWorker as error:
             raise ClusterError(f"a task ended every worker that took it, perhaps by its memory: {error}") from error
-
-    def _attempt(self, tasks: dict[int, Task]) -> Iterator[tuple[int, Any]]:
-        """Yield results as they come; tasks end as cancelled when the last worker that held their data is lost."""
-        for packed in [one for one, future in self.shared.items() if future.cancelled()]:
-            self.share(packed)
-        futures = {self._submit(task): number for number, task in tasks.items()}
-        for future in dask().as_completed(list(futures), loop=self.client.loop):
-            try:
-                yield futures.pop(future), future.result()
-            except CancelledError:
-                continue
-            self.on_task()
-
-    def _submit(self, task: Task) -> Any:
-        """Let Dask put in a parcel's place what its worker has of it."""
-        arguments = (self.shared[one] if isinstance(one, Packed) else one for one in task)
-        return self.client.submit(perform_alike, self.versions, *arguments, pure=False)
+        return [results[number] for number in range(len(tasks))]
 
     def _wait_for_workers(self) -> None:
         try:
             self.client.wait_for_workers(1, timeout=JOIN_SECONDS)
         except (TimeoutError, OSError) as error:
-            address = self.client.scheduler.address
             raise ClusterError(
-                f"the cluster at {address} has no worker after {JOIN_SECONDS} s; start one: dask worker {address}"
+                f"the cluster at {self.address} has no worker after {JOIN_SECONDS} s; "
+                f"start one: dask worker {self.address}"
             ) from error
 
     def _same_versions(self) -> Versions:
@@ -100,7 +98,9 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Take back what is still to be done, and leave the cluster as it was."""
-        self.shared.clear()
+        for name in self.names:
+            with suppress(OSError, ValueError):
+                self.client.unregister_worker_plugin(name)
         self.client.close()
 
 

@@ -69,7 +69,26 @@ class Packed:
             return self.store(Path(folder)).open()
 
 
-Parcel = Stored | Packed
+ARRIVED: dict[str, Stored] = {}
+"""What was sent to this process, by name."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A parcel that was sent ahead to every worker; equal when the content is."""
+
+    kind: str
+    digest: str
+    name: str = field(compare=False)
+
+    def open(self) -> Any:
+        """Read and check the files that arrived."""
+        if self.name not in ARRIVED:
+            raise FileNotFoundError(f"the {self.kind} {self.digest} did not arrive at this worker; its log says why")
+        return ARRIVED[self.name].open()
+
+
+Parcel = Stored | Packed | Sent
 
 
 @lru_cache(maxsize=OPEN_AT_ONCE)

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from slatewise.lab.parcels import Packed, Parcel, Stored, opened
+from slatewise.lab.parcels import Packed, Parcel, opened
 
 SINGLE_THREADED = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 PATIENCE = 3
@@ -41,23 +41,7 @@ class Workers(Protocol):
 
 def perform(function: Callable[..., Any], *arguments: Any) -> Any:
     """Run one task, with what is in the parcels instead of the parcels."""
-    return function(*(opened(one) if isinstance(one, Packed | Stored) else one for one in arguments))
-
-
-def insist(attempt: Callable[[list[int]], Iterator[tuple[int, Any]]], count: int) -> list[Any]:
-    """Try what is still missing of `count` tasks until nothing is; an attempt may end early when workers are lost."""
-    results: dict[int, Any] = {}
-    fruitless = 0
-    while len(results) < count:
-        before = len(results)
-        results.update(attempt([number for number in range(count) if number not in results]))
-        fruitless = 0 if len(results) > before else fruitless + 1
-        if fruitless == PATIENCE:
-            raise ChildProcessError(
-                f"workers died {PATIENCE} times in a row without finishing any of {count - before} tasks; "
-                f"perhaps they were out of memory: try fewer workers"
-            )
-    return [results[number] for number in range(count)]
+    return function(*(opened(one) if isinstance(one, Parcel) else one for one in arguments))
 
 
 class Here:
@@ -107,9 +91,21 @@ class Processes:
 
     def map(self, tasks: Sequence[Task]) -> list[Any]:
         """Run all tasks; what was under way when a process died runs again in new ones."""
-        return insist(lambda numbers: self._attempt({number: tasks[number] for number in numbers}), len(tasks))
+        results: dict[int, Any] = {}
+        fruitless = 0
+        while len(results) < len(tasks):
+            before = len(results)
+            results.update(self._attempt({n: task for n, task in enumerate(tasks) if n not in results}))
+            fruitless = 0 if len(results) > before else fruitless + 1
+            if fruitless == PATIENCE:
+                raise ChildProcessError(
+                    f"worker processes died {PATIENCE} times in a row before any of {len(tasks) - before} tasks was "
+                    f"done; perhaps they were out of memory: try fewer workers"
+                )
+        return [results[number] for number in range(len(tasks))]
 
     def _attempt(self, tasks: dict[int, Task]) -> Iterator[tuple[int, Any]]:
+        """Yield results as they come, but none of tasks that were under way when a process died."""
         broken = False
         try:
             futures = {self.pool.submit(perform, *task): number for number, task in tasks.items()}

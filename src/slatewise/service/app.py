@@ -15,6 +15,7 @@ from slatewise.service.access import Gate
 from slatewise.service.keys import KeyRing
 from slatewise.service.limits import Limits
 from slatewise.service.logs import Log
+from slatewise.service.models import MOST_EVENTS
 from slatewise.service.observing import Observing
 from slatewise.service.page_files import add_page
 from slatewise.service.problems import ProblemError, handle
@@ -34,7 +35,7 @@ FOLLOW_EVERY = 1.0
 def create_app(recommender: Recommender, settings: Settings, log: Log | None = None) -> FastAPI:
     """Join a recommender and settings into an application; keys are needed if the file of keys exists."""
     ring = KeyRing(settings.keys) if settings.keys.exists() else None
-    buckets = Buckets(settings.rate / settings.workers, settings.burst / settings.workers)
+    buckets = Buckets(settings.rate / settings.workers, max(settings.burst / settings.workers, MOST_EVENTS))
     salt = settings.log_salt.get_secret_value().encode() if settings.log_salt else None
     service = Service(recommender, settings, Gate(ring, buckets), log or Log(salt))
     app = FastAPI(
@@ -51,7 +52,7 @@ def create_app(recommender: Recommender, settings: Settings, log: Log | None = N
     for entry in ROUTES:
         app.add_api_route(entry.path, entry.endpoint, **entry.options())
     if settings.reference:
-        add_reference(app)
+        add_reference(app, needs_key=ring is not None)
     add_page(app)
     for kind in (ProblemError, RequestValidationError, HTTPException, RequestError, StoreError):
         app.add_exception_handler(kind, handle)

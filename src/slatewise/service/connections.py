@@ -12,7 +12,7 @@ class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP, which by itself waits for ever for a head and takes one of any size."""
 
     header_timeout = 10.0
-    in_head = True
+    in_head = False
     head_size = 0
     deadline: asyncio.TimerHandle | None = None
 
@@ -28,8 +28,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came; a head that is still not whole must not grow beyond bounds."""
+        was_in_head = self.in_head
         super().data_received(data)
-        if self.in_head:
+        if was_in_head and self.in_head:
             self.head_size += len(data)
             if self.head_size > LARGEST_HEAD:
                 self._refuse(b"431 Request Header Fields Too Large")
@@ -37,6 +38,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Start to wait for the rest of a head."""
         super().on_message_begin()
+        self.in_head = True
         if self.deadline is None:
             self._wait_for_head()
 
@@ -45,11 +47,6 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_waiting()
         self.in_head, self.head_size = False, 0
         super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        """What comes next is a new head."""
-        super().on_message_complete()
-        self.in_head = True
 
     def _wait_for_head(self) -> None:
         self.deadline = self.loop.call_later(self.header_timeout, self._refuse, b"408 Request Timeout")

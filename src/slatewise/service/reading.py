@@ -6,7 +6,7 @@ import math
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from slatewise.service.problems import MALFORMED, MEDIA_TYPE, TIMEOUT, TOO_LARGE, ProblemError, invalid
 
@@ -39,6 +39,8 @@ async def read_body(request: Request, largest: int, seconds: float) -> bytes:
                     parts.append(part)
                 elif size > MOST_DRAINED:
                     break
+    except ClientDisconnect:
+        raise ProblemError(MALFORMED, "The body ended too early.", CLOSE) from None
     except TimeoutError:
         raise ProblemError(TIMEOUT, "The body did not arrive in time.", CLOSE) from None
     if size > largest:

@@ -22,21 +22,24 @@ ABOUT = (
 KEY = {"type": "http", "scheme": "bearer", "description": "An API key, `swk_…`; X-API-Key takes it too."}
 
 
-def describe(app: FastAPI) -> dict[str, Any]:
+def describe(app: FastAPI, *, needs_key: bool) -> dict[str, Any]:
     """Return the OpenAPI description."""
     found = get_openapi(title="slatewise", version=__version__, description=ABOUT, routes=app.routes)
-    parts = found.setdefault("components", {})
-    parts.setdefault("securitySchemes", {})["key"] = KEY
-    parts.setdefault("schemas", {})["ProblemView"] = TypeAdapter(ProblemView).json_schema()
+    parts = found["components"]
+    parts["schemas"]["ProblemView"] = TypeAdapter(ProblemView).json_schema()
+    if needs_key:
+        parts["securitySchemes"] = {"key": KEY}
+        for operation in (one for operations in found["paths"].values() for one in operations.values()):
+            operation["security"] = [{"key": []}] if operation[SCOPES_KEY] else []
     return found
 
 
-def add_reference(app: FastAPI) -> None:
+def add_reference(app: FastAPI, *, needs_key: bool) -> None:
     """Serve /openapi.json and /docs."""
 
     @cache
     def described() -> dict[str, Any]:
-        return describe(app)
+        return describe(app, needs_key=needs_key)
 
     async def openapi(_: Request) -> Response:
         return Response(json.dumps(described()), media_type="application/json")

@@ -25,5 +25,5 @@ ROUTES = (
     Entry("GET", "/v1/live", operations.show_live, READ, {200: LiveView}),
     Entry("GET", "/health/live", operations.is_live, PUBLIC, {200: Health}),
     Entry("GET", "/health/ready", operations.is_ready, PUBLIC, {200: Health}),
-    Entry("GET", "/metrics", operations.show_metrics, READ, {200: None}),
+    Entry("GET", "/metrics", operations.show_metrics, READ, {200: str}),
 )

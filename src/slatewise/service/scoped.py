@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from slatewise.service.reading import parse, read_body, require_json, validate
@@ -85,20 +85,16 @@ class Entry:
         return {
             "methods": [self.method],
             "status_code": first,
-            "response_class": Response if self.answers[first] is None else _Json,
+            "response_class": PlainTextResponse if self.answers[first] is str else JSONResponse,
             "summary": words.split("\n", 1)[0].rstrip("."),
             "description": words,
             "responses": {status: _described(self.answers[status]) for status in (first, *others)} | PROBLEMS,
-            "openapi_extra": {SCOPES_KEY: list(self.scopes), "security": [{"key": []}] if self.scopes else []},
+            "openapi_extra": {SCOPES_KEY: list(self.scopes)},
         }
 
 
-class _Json(Response):
-    media_type = "application/json"
-
-
 def _described(view: Any) -> dict[str, Any]:
-    return {"description": "Done."} if view is None else {"description": "Done.", "model": view}
+    return {"description": "Done."} if view in (None, str) else {"description": "Done.", "model": view}
 
 
 def _problem(words: str) -> dict[str, Any]:

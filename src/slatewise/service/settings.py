@@ -71,8 +71,12 @@ class Settings(BaseSettings):
     @classmethod
     def _names(cls, given: Any) -> Any:
         """Take names as text too, separated by commas."""
-        names = given.split(",") if isinstance(given, str) else given
-        return tuple(name.strip().lower() for name in names if name.strip())
+        return [name for name in given.split(",") if name.strip()] if isinstance(given, str) else given
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _lower(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name.strip().lower() for name in names)
 
     @property
     def on_loopback(self) -> bool:

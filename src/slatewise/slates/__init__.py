@@ -134,19 +134,18 @@ def entropy_rule(entropy: Entropy) -> RuleFor:
 
 
 def _choose(scores: Floats, bound: Floats, vectors: ItemVectors, k: int, rule: RuleFor) -> Choice:
-    """Run a greedy rule on blocks of users that fit the cache; `bound` (1, n_items or 1) is what variety can add."""
+    """Run a greedy rule on users together, or one by one where a block of two would leave the cache.
+
+    `bound` (1, n_items or 1) is the most that variety can add, up to the rule's headroom.
+    """
     if len(vectors.table) != scores.shape[1]:
         raise ValueError(f"there are {len(vectors.table)} vectors for {scores.shape[1]} scores; give one per item")
+    if len(scores) > 1 and 2 * scores.shape[1] <= greedy.BLOCK_NUMBERS:
+        return choose_together(scores, bound, vectors, k, rule)
     chosen = nothing(len(scores), k)
-    rows = max(1, greedy.BLOCK_NUMBERS // scores.shape[1])
-    for first in range(0, len(scores), rows):
-        block = slice(first, first + rows)
-        some = scores[block]
-        if len(some) > 1:
-            part = choose_together(some, bound, vectors, k, rule)
-        else:
-            part = choose_alone(Bounds.of_scores(some[0], bound[0]), vectors, k, rule)
-        chosen.put(block, part)
+    for user, row in enumerate(scores):
+        one = choose_alone(Bounds.of_scores(row, bound[0]), vectors, k, rule)
+        chosen.put(slice(user, user + 1), one)
     return chosen
 
 

@@ -18,7 +18,8 @@ def choose_alone(promise: Promise, vectors: ItemVectors, k: int, rule: Callable[
     """Run a greedy rule for one user; the promise bounds every gain, up to the rule's headroom.
 
     Each choice among the most promising items is kept only if no other item can gain as much. If one can, the rule
-    goes on with as many as may, and with all items once they are too many for that to pay.
+    goes on with as many as may, and with all items once they are too many for that to pay: the earlier it had to stop,
+    the fewer they must be.
     """
     chosen, size = nothing(1, k), greedy.CANDIDATES_PER_PICK * k
     while size * greedy.CANDIDATE_GROWTH <= promise.n_items:
@@ -29,6 +30,8 @@ def choose_alone(promise: Promise, vectors: ItemVectors, k: int, rule: Callable[
         if missed is None:
             return chosen
         size = max(size * greedy.CANDIDATE_GROWTH // 2, promise.reaching(missed))
+        if size * greedy.CANDIDATE_GROWTH * k > promise.n_items * (1 + np.count_nonzero(chosen.items >= 0)):
+            break
     items = promise.left()
     if items.size * 2 < len(vectors.table):
         _greedy(promise.scores(items), rule(vectors.take(items[None]), 1), chosen, items)

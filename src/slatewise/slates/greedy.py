@@ -22,7 +22,8 @@ Booleans = NDArray[np.bool_]
 
 TIE = 1e-9  # relative to 1 + |gain|
 BLOCK_NUMBERS = 1 << 17  # users are worked on in blocks of about so many (user, item) pairs, to stay in the cache
-CANDIDATES_PER_PICK = 20
+CANDIDATES_PER_PICK = 10
+TRIAL_SHARE = 8  # one user in so many is tried first
 CANDIDATE_GROWTH = 8  # candidates must be fewer than one item in so many, else all items are looked at
 
 
@@ -54,29 +55,48 @@ class Choice:
 def choose_together(
     scores: Floats, bound: Floats, vectors: ItemVectors, k: int, rule: Callable[[Candidates, int], Rule]
 ) -> Choice:
-    """Greedy on the most promising candidates, on more of them for the users where that may differ from all items.
+    """Run a greedy rule on blocks of users that fit the cache, without pruning once it has failed for most of a block.
 
-    `bound` (1, n_items) is the most that variety can add, up to the rule's headroom.
+    The first block is a small trial. `bound` (1, n_items or 1) is the most that variety can add, up to the rule's
+    headroom.
     """
-    chosen = nothing(len(scores), k)
-    todo, hopeless = np.arange(len(scores)), []
-    size, largest = CANDIDATES_PER_PICK * k, scores.shape[1] // CANDIDATE_GROWTH
+    chosen, prune = nothing(len(scores), k), True
+    rows = max(1, BLOCK_NUMBERS // scores.shape[1])
+    trial = max(1, min(rows, len(scores) // TRIAL_SHARE))
+    for users in np.split(np.arange(len(scores)), range(trial, len(scores), rows)):
+        rest = _choose_from_promising(scores, bound, vectors, rule, (chosen, users)) if prune else users
+        if rest.size:
+            part, _ = _greedy(scores[rest], rule(vectors.everything, len(rest)), k, np.full(len(rest), -np.inf))
+            chosen.put(rest, part)
+        prune = 2 * rest.size <= users.size
+    return chosen
+
+
+def _choose_from_promising(
+    scores: Floats,
+    bound: Floats,
+    vectors: ItemVectors,
+    rule: Callable[[Candidates, int], Rule],
+    places: tuple[Choice, Integers],
+) -> Integers:
+    """Fill in what the most promising candidates prove, for some users of a choice; return the users left over.
+
+    Where the candidates prove too few, as many are tried as may matter, if that is a small part of the items.
+    """
+    chosen, todo = places
+    k, largest, left = chosen.items.shape[1], scores.shape[1] // CANDIDATE_GROWTH, [todo[:0]]
+    size = CANDIDATES_PER_PICK * k
     while todo.size and size <= largest:
         bounds = scores[todo] + bound
         items, outside = _most_promising(bounds, size)
-        some = scores[todo[:, None], items]
-        part, sure = _greedy(some, rule(vectors.take(items), len(todo)), k, outside)
+        part, sure = _greedy(scores[todo[:, None], items], rule(vectors.take(items), len(todo)), k, outside)
         exact = sure > outside
         chosen.put(todo[exact], part.named(items).take(exact))
         needed = np.count_nonzero(bounds[~exact] >= sure[~exact, None], axis=1)
-        hopeless.append(todo[~exact][needed > largest])
+        left.append(todo[~exact][needed > largest])
         todo = todo[~exact][needed <= largest]
         size = max(size * CANDIDATE_GROWTH // 2, int(needed.max(where=needed <= largest, initial=0)))
-    rest = np.concatenate([*hopeless, todo])
-    if rest.size:
-        part, _ = _greedy(scores[rest], rule(vectors.everything, len(rest)), k, np.full(len(rest), -np.inf))
-        chosen.put(rest, part)
-    return chosen
+    return np.concatenate([*left, todo])
 
 
 def _most_promising(bounds: Floats, size: int) -> tuple[Integers, Floats]:

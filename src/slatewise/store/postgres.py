@@ -86,6 +86,10 @@ class PostgresStore:
         with translated(self.address), connect(self.address) as connection:
             connection.execute("VACUUM (FULL, ANALYZE) users, slates, answers, counts")
 
+    def check(self) -> list[str]:
+        """Nothing: PostgreSQL checks its files with tools of its own (pg_amcheck, pg_checksums)."""
+        return []
+
     def health(self) -> dict[str, float | str]:
         """Return the size of the tables in bytes and the number of waiting writes."""
         sql = "SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest(%s::text[]) name"

@@ -10,7 +10,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from slatewise.store.migrations import MIGRATIONS, steps_from
-from slatewise.store.postgres_errors import AgainError, explained
+from slatewise.store.postgres_errors import explained
 from slatewise.store.protocol import StoreError, StoreUnavailableError, UserRow
 from slatewise.store.rows import Values, user_values
 from slatewise.store.transaction import Execute
@@ -96,13 +96,11 @@ def execute_on(connection: Connection, address: Address) -> Execute:
 def claim(execute: Execute, user: str) -> list[Values]:
     """Lock the row of a user, made if there is none, and return it."""
     found = execute("SELECT * FROM users WHERE user_id = ? FOR UPDATE", (user,))
-    if not found:
-        placeholder = user_values(UserRow(user), (0, 0))
-        execute("INSERT INTO users VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", placeholder)
-        found = execute("SELECT * FROM users WHERE user_id = ? FOR UPDATE", (user,))
-    if not found:
-        raise AgainError("the user was forgotten at the same moment")
-    return found
+    return found or execute(
+        "INSERT INTO users VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (user_id) DO UPDATE"
+        " SET user_id = excluded.user_id RETURNING *",
+        user_values(UserRow(user), (0, 0)),
+    )
 
 
 def commit(connection: Connection, address: Address) -> None:

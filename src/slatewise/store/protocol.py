@@ -179,6 +179,9 @@ class Store(Protocol):
     def vacuum(self) -> None:
         """Give unused space back and leave no trace of what was forgotten."""
 
+    def check(self) -> list[str]:
+        """Return what the database itself finds wrong with its files and indexes; it reads all of them."""
+
     def health(self) -> dict[str, float | str]:
         """Return figures for operators: size, backlog, and the like; raise StoreError if the store does not answer."""
 

@@ -67,6 +67,15 @@ class SqliteStore:
         chore: Future[None] = _refused() if self._writer is None else self._writer.between_commits(_vacuum)
         chore.result()
 
+    def check(self) -> list[str]:
+        """Return what SQLite finds wrong with pages and indexes; flipped bits within rows are found by checksums."""
+        connection = self._take_reader()
+        try:
+            found = [line for (line,) in run(connection, "PRAGMA integrity_check")]
+        finally:
+            self._give_back(connection)
+        return [] if found == ["ok"] else found
+
     def health(self) -> dict[str, float | str]:
         """Return sizes in bytes and the number of waiting writes."""
         self._read(lambda transaction: transaction.answer(""))

@@ -1,4 +1,4 @@
-/* Cards of a slate: what it is, why it is here, and one button that covers the card. */
+/* Cards of a slate: what it is, why it is here, and a button to like it; a click anywhere on the card means the button. */
 
 import { hueOf } from "./colour.js";
 import { calm, element, svg } from "./dom.js";
@@ -9,8 +9,7 @@ import { list, percent } from "./words.js";
 const MOST_CHIPS = 3;
 const ICONS = {
   "crowd favourite": "M8 1.8l1.9 4 4.3.6-3.1 3 .8 4.3L8 11.6l-3.9 2.1.8-4.3-3.1-3 4.3-.6z",
-  "close to what you clicked":
-    "M8 13.6C3.8 10.6 2 8.4 2 6a3.2 3.2 0 0 1 6-1.5A3.2 3.2 0 0 1 14 6c0 2.4-1.8 4.6-6 7.6z",
+  "close to what you clicked": "M8 13.6C3.8 10.6 2 8.4 2 6a3.2 3.2 0 0 1 6-1.5A3.2 3.2 0 0 1 14 6c0 2.4-1.8 4.6-6 7.6z",
   exploring: "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zm2.9 3.6L9.3 9.3l-4.2 1.6 1.6-4.2z",
 };
 const HEART = "M12 20.3C5.5 15.7 3 12.5 3 8.9A4.8 4.8 0 0 1 12 6.6a4.8 4.8 0 0 1 9 2.3c0 3.6-2.5 6.8-9 11.4z";
@@ -38,7 +37,14 @@ export function markLikes(container, liked) {
 export function layPlaceholders(container, number) {
   const line = (size) => element("div", { class: `bone ${size}` });
   const one = () =>
-    element("li", { class: "card waiting", "aria-hidden": "true" }, line("picture"), line("wide"), line("short"), line("wide"));
+    element(
+      "li",
+      { class: "card waiting", "aria-hidden": "true" },
+      line("picture"),
+      line("wide"),
+      line("short"),
+      line("wide"),
+    );
   container.replaceChildren(...Array.from({ length: number }, one));
 }
 
@@ -68,7 +74,7 @@ function card(item, place, items, toggle) {
   const id = `card-${place}`;
   return element(
     "li",
-    { class: "card", "data-key": keyOf(item.id) },
+    { class: "card", "data-key": keyOf(item.id), onclick: pressButton },
     element("div", { class: "picture" }, tile(item)),
     element(
       "div",
@@ -79,14 +85,30 @@ function card(item, place, items, toggle) {
     element("dl", { class: "why" }, reason(item), chance(item), addition(item, place, items)),
     element(
       "button",
-      { class: "like", type: "button", "aria-pressed": "false", "aria-label": `Like ${name}`, onclick: () => toggle(item) },
+      {
+        class: "like",
+        type: "button",
+        "aria-pressed": "false",
+        "aria-label": `Like ${name}`,
+        onclick: () => toggle(item),
+      },
       svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: HEART })),
     ),
   );
 }
 
+/** A click beside the button counts too, unless it ended a selection of text. */
+function pressButton(event) {
+  if (event.target.closest("button") || String(getSelection())) return;
+  event.currentTarget.querySelector(".like").click();
+}
+
 function reason(item) {
-  const icon = svg("svg", { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" }, svg("path", { d: ICONS[item.reason] ?? ICONS.exploring }));
+  const icon = svg(
+    "svg",
+    { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" },
+    svg("path", { d: ICONS[item.reason] ?? ICONS.exploring }),
+  );
   const kind = { "crowd favourite": "crowd", exploring: "new" }[item.reason] ?? "close";
   return row(`reason ${kind}`, "Why it is here", icon, element("span", {}, reasonWords(item)));
 }
@@ -94,18 +116,21 @@ function reason(item) {
 /** How likely a like is, as a dot in a band of one standard deviation. */
 function chance(item) {
   if (item.probability === null) return row("chance none", "Chance of a like", "No estimate from this policy");
-  const deviation = item.deviation ?? 0;
-  const low = Math.max(item.probability - deviation, 0);
-  const high = Math.min(item.probability + deviation, 1);
-  const words = `${percent(item.probability)} ± ${Math.round(100 * deviation)}`;
+  const [value, low, high] = [0, -1, 1].map((sign) => clamped(item.probability + sign * (item.deviation ?? 0)));
+  const spread = Math.round(100 * (item.deviation ?? 0));
   const bar = element(
     "span",
-    { class: "bar", "--value": item.probability, "--low": low, "--high": high, "aria-hidden": "true" },
+    { class: "bar", "--value": value, "--low": low, "--high": high, "aria-hidden": "true" },
     element("span", { class: "band" }),
     element("span", { class: "dot" }),
   );
-  const hint = `I think you like this with ${percent(item.probability)}, somewhere from ${percent(low)} to ${percent(high)}`;
+  const hint = `I expect a like with ${percent(value)}, somewhere from ${percent(low)} to ${percent(high)}`;
+  const words = spread ? `${percent(value)} ± ${spread}` : percent(value);
   return row("chance", "Chance of a like", bar, element("span", { class: "value", title: hint }, words));
+}
+
+function clamped(share) {
+  return Math.min(Math.max(share, 0), 1);
 }
 
 /** What a card adds to the variety: categories that no earlier card has, and how unlike the other cards it is. */
@@ -115,12 +140,21 @@ function addition(item, place, items) {
   const share = unlikeness(item, items);
   const rest = fresh.length > 1 ? ` +${fresh.length - 1}` : "";
   const words = fresh.length ? `Adds ${fresh[0]}${rest}` : `${percent(share)} unlike the rest`;
-  const bar = element("span", { class: "bar plain", "--value": share, "aria-hidden": "true" }, element("span", { class: "band" }));
+  const bar = element(
+    "span",
+    { class: "bar plain", "--value": share, "aria-hidden": "true" },
+    element("span", { class: "band" }),
+  );
   const hint = [
     fresh.length > 1 ? `Adds ${list(fresh)}. ` : "",
     `${percent(share)} unlike the rest of the slate; in the policy's units it adds ${item.diversity_gain.toFixed(2)}.`,
   ].join("");
-  return row("addition", "What it adds to the variety", bar, element("span", { class: "value", title: hint }, words, unseen(`. ${hint}`)));
+  return row(
+    "addition",
+    "What it adds to the variety",
+    bar,
+    element("span", { class: "value", title: hint }, words, unseen(`. ${hint}`)),
+  );
 }
 
 /** Mean of 1 − Jaccard over the other cards; without categories, the policy's own gain relative to the largest. */

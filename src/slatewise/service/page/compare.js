@@ -14,10 +14,16 @@ let newest = 0;
 /** Draw one column per policy; `choose` is called with the policy that the person wants from now on. */
 export async function drawComparison(container, policies, wishes, choose) {
   const turn = ++newest;
-  const compared = policies.filter((one) => COMPARED.includes(one.name)).sort((one, other) => COMPARED.indexOf(one.name) - COMPARED.indexOf(other.name));
+  const compared = policies
+    .filter((one) => COMPARED.includes(one.name))
+    .sort((one, other) => COMPARED.indexOf(one.name) - COMPARED.indexOf(other.name));
   if (!container.children.length) show(container, compared.map(waiting));
   const slates = await Promise.all(compared.map((one) => preview(one, wishes)));
-  if (turn === newest) show(container, compared.map((one, place) => column(one, slates[place], slates, choose)));
+  if (turn === newest)
+    show(
+      container,
+      compared.map((one, place) => column(one, slates[place], slates, choose)),
+    );
 }
 
 async function preview(policy, wishes) {
@@ -31,7 +37,8 @@ async function preview(policy, wishes) {
 function column(policy, slate, slates, choose) {
   const heading = element("h3", {}, policyName(policy.name));
   const summary = element("p", { class: "note" }, policyWords(policy));
-  if (slate.problem) return element("section", { class: "column" }, heading, summary, element("p", {}, slate.problem.message));
+  if (slate.problem)
+    return element("section", { class: "column" }, heading, summary, element("p", {}, slate.problem.message));
   const others = new Set(slates.filter((one) => one !== slate).flatMap((one) => one.items.map((item) => item.id)));
   return element(
     "section",
@@ -39,14 +46,24 @@ function column(policy, slate, slates, choose) {
     heading,
     summary,
     element("p", { class: "sum" }, sums(slate)),
-    element("ol", {}, slate.items.map((item) => entry(item, !others.has(item.id)))),
-    element("button", { class: "quiet", type: "button", onclick: () => choose(policy.name) }, `Serve me with ${policyName(policy.name)}`),
+    element(
+      "ol",
+      {},
+      slate.items.map((item) => entry(item, !others.has(item.id))),
+    ),
+    element(
+      "button",
+      { class: "quiet", type: "button", onclick: () => choose(policy.name) },
+      `Serve me with ${policyName(policy.name)}`,
+    ),
   );
 }
 
 function sums(slate) {
   const chances = slate.items.map((item) => item.probability);
-  const expected = chances.includes(null) ? "no estimate of likes" : `expects ${chances.reduce((a, b) => a + b, 0).toFixed(1)} likes`;
+  const expected = chances.includes(null)
+    ? "no estimate of likes"
+    : `expects ${chances.reduce((a, b) => a + b, 0).toFixed(1)} likes`;
   return `Variety ${percent(slate.variety)} · ${expected}`;
 }
 
@@ -59,16 +76,28 @@ function entry(item, alone) {
     element(
       "span",
       { class: "entry" },
-      element("span", { class: "name", dir: "auto" }, name, year && element("span", { class: "year" }, ` ${year}`)),
-      element("span", { class: "hint" }, dots(item.categories), element("span", {}, reasonWords(item)), alone && element("span", { class: "only" }, "only here")),
+      element(
+        "span",
+        {},
+        element("span", { class: "name", dir: "auto" }, name),
+        year && element("span", { class: "year" }, ` ${year}`),
+        alone && element("span", { class: "only" }, "only here"),
+      ),
+      element("span", { class: "hint" }, dots(item.categories), reasonWords(item)),
     ),
   );
 }
 
 function dots(categories) {
-  return categories.slice(0, 4).map((name) => element("span", { class: "swatch", title: name, "--hue": hueOf(name), "aria-hidden": "true" }));
+  return categories
+    .slice(0, 4)
+    .map((name) => element("span", { class: "swatch", title: name, "--hue": hueOf(name), "aria-hidden": "true" }));
 }
 
 function waiting() {
-  return element("section", { class: "column", "aria-hidden": "true" }, Array.from({ length: 6 }, () => element("div", { class: "bone wide" })));
+  return element(
+    "section",
+    { class: "column", "aria-hidden": "true" },
+    Array.from({ length: 6 }, () => element("div", { class: "bone wide" })),
+  );
 }

@@ -25,9 +25,18 @@ export function byId(id) {
 /** A drawing with the same content as a table for those who do not see it. */
 export function figure(drawing, caption, columns, rows) {
   drawing.setAttribute("aria-hidden", "true");
-  const head = element("tr", {}, columns.map((name) => element("th", { scope: "col" }, name)));
+  const head = element(
+    "tr",
+    {},
+    columns.map((name) => element("th", { scope: "col" }, name)),
+  );
   const body = rows.map(([first, ...rest]) =>
-    element("tr", {}, element("th", { scope: "row" }, String(first)), rest.map((one) => element("td", {}, String(one)))),
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, String(first)),
+      rest.map((one) => element("td", {}, String(one))),
+    ),
   );
   const table = element(
     "table",

@@ -12,7 +12,9 @@ const TOP = 22;
 /** Draw one figure of all policies on a common scale. */
 export function intervals(title, policies, name) {
   const known = policies.filter((one) => one[name].value !== null);
-  const scale = scaleOf(known.flatMap((one) => [one[name].value, one[name].low, one[name].high]).filter((one) => one !== null));
+  const scale = scaleOf(
+    known.flatMap((one) => [one[name].value, one[name].low, one[name].high]).filter((one) => one !== null),
+  );
   const height = TOP + policies.length * ROW;
   const drawing = svg(
     "svg",
@@ -21,7 +23,12 @@ export function intervals(title, policies, name) {
     policies.map((one, place) => row(one, one[name], scale, TOP + (place + 0.5) * ROW)),
   );
   const rows = policies.map((one) => [policyName(one.policy), words(one[name]), one.users, one.slates]);
-  return element("div", {}, element("h3", {}, title), figure(drawing, title, ["Policy", "Mean and interval", "People", "Slates"], rows));
+  return element(
+    "div",
+    {},
+    element("h3", {}, title),
+    figure(drawing, title, ["Policy", "Mean and interval", "People", "Slates"], rows),
+  );
 }
 
 function row(policy, { value, low, high }, scale, y) {
@@ -29,7 +36,11 @@ function row(policy, { value, low, high }, scale, y) {
   if (value === null) return [label, svg("text", { x: LEFT, y: y + 4, class: "small" }, "nothing yet")];
   return [
     label,
-    low !== null && svg("path", { d: `M${scale.at(low)} ${y}H${scale.at(high)}M${scale.at(low)} ${y - 5}v10M${scale.at(high)} ${y - 5}v10`, class: "interval" }),
+    low !== null &&
+      svg("path", {
+        d: `M${scale.at(low)} ${y}H${scale.at(high)}M${scale.at(low)} ${y - 5}v10M${scale.at(high)} ${y - 5}v10`,
+        class: "interval",
+      }),
     svg("circle", { cx: scale.at(value), cy: y, r: 5, class: "mean" }),
     svg("text", { x: WIDTH - RIGHT + 12, y: y + 4, class: "small" }, `${(100 * value).toFixed(1)} %`),
   ];

@@ -35,7 +35,10 @@ function tell(problem) {
 }
 
 function drawAll(live) {
-  for (const [name, value] of [["slates", live.slates_per_second], ["feedback", live.feedback_per_second]]) {
+  for (const [name, value] of [
+    ["slates", live.slates_per_second],
+    ["feedback", live.feedback_per_second],
+  ]) {
     history[name] = [...history[name], value].slice(-KEPT);
   }
   byId("when").textContent = `Up for ${duration(live.uptime)}. Rates are means over the last minute.`;
@@ -44,27 +47,52 @@ function drawAll(live) {
     byId("figures"),
     rate("Slates per second", history.slates),
     rate("Feedback per second", history.feedback),
-    fact("Slates answered", live.policies.reduce((sum, one) => sum + one.slates, 0).toLocaleString("en"), `by ${count(users, "person", "people")}`),
+    fact(
+      "Slates answered",
+      live.policies.reduce((sum, one) => sum + one.slates, 0).toLocaleString("en"),
+      `by ${count(users, "person", "people")}`,
+    ),
     fact("Beliefs rebuilt", live.rebuilt.toLocaleString("en"), "since the start"),
   );
-  show(byId("policies"), intervals("Click rate", live.policies, "click_rate"), intervals("Diversity", live.policies, "diversity"));
+  show(
+    byId("policies"),
+    intervals("Click rate", live.policies, "click_rate"),
+    intervals("Diversity", live.policies, "diversity"),
+  );
   show(byId("latency"), latencies(live.latency));
-  show(byId("store"), Object.entries(live.store).map(([name, value]) => entry(name, value)));
+  show(
+    byId("store"),
+    Object.entries(live.store).map(([name, value]) => entry(name, value)),
+  );
 }
 
 function rate(name, values) {
   const now = values.at(-1);
-  return element("div", { class: "panel rate" }, element("h2", {}, name), element("p", { class: "big" }, now.toFixed(now < 10 ? 2 : 0)), sparkline(name, values, EVERY / 1000));
+  return element(
+    "div",
+    { class: "panel rate" },
+    element("h2", {}, name),
+    element("p", { class: "big" }, now.toFixed(now < 10 ? 2 : 0)),
+    sparkline(name, values, EVERY / 1000),
+  );
 }
 
 function fact(name, value, words) {
-  return element("div", { class: "panel rate" }, element("h2", {}, name), element("p", { class: "big" }, value), element("p", { class: "note" }, words));
+  return element(
+    "div",
+    { class: "panel rate" },
+    element("h2", {}, name),
+    element("p", { class: "big" }, value),
+    element("p", { class: "note" }, words),
+  );
 }
 
 function latencies(routes) {
   if (!routes.length) return element("p", { class: "note" }, "No requests yet.");
   const slowest = Math.max(...routes.map((one) => one.p99), 1e-6);
-  const head = ["Route", "Requests", "p50", "p95", "p99", ""].map((name) => (name ? element("th", { scope: "col" }, name) : element("td", {})));
+  const head = ["Route", "Requests", "p50", "p95", "p99", ""].map((name) =>
+    name ? element("th", { scope: "col" }, name) : element("td", {}),
+  );
   const rows = routes.map((one) =>
     element(
       "tr",
@@ -75,12 +103,23 @@ function latencies(routes) {
       element("td", { class: "range" }, range(one, slowest)),
     ),
   );
-  return element("table", { class: "plain-table" }, element("thead", {}, element("tr", {}, head)), element("tbody", {}, rows));
+  return element(
+    "table",
+    { class: "plain-table" },
+    element("thead", {}, element("tr", {}, head)),
+    element("tbody", {}, rows),
+  );
 }
 
 function range({ p50, p95, p99 }, slowest) {
   const bar = (name, value) => element("span", { class: name, "--value": value / slowest });
-  return element("span", { class: "latency", "aria-hidden": "true" }, bar("p99", p99), bar("p95", p95), bar("p50", p50));
+  return element(
+    "span",
+    { class: "latency", "aria-hidden": "true" },
+    bar("p99", p99),
+    bar("p95", p95),
+    bar("p50", p50),
+  );
 }
 
 function entry(name, value) {
@@ -96,5 +135,7 @@ byId("pause").addEventListener("click", () => {
   if (paused) plan();
   else look();
 });
-document.addEventListener("visibilitychange", () => (document.visibilityState === "visible" && !paused ? look() : plan()));
+document.addEventListener("visibilitychange", () =>
+  document.visibilityState === "visible" && !paused ? look() : plan(),
+);
 look();

@@ -42,7 +42,7 @@ function draw() {
 }
 
 function like(item) {
-  toggle(item);
+  toggle(item, page.shown);
   draw();
   deliver();
 }
@@ -52,12 +52,13 @@ async function deliver() {
   page.drawBanner();
   const refused = await send();
   page.drawBanner();
-  if (refused.some((one) => one.status === 404)) {
+  if (refused.some((one) => one.problem.status === 404 && one.slateId === session().slate?.slate_id)) {
     note("The service no longer knows this slate, so here is a new one.");
     change({ slate: null, liked: [] });
     await work(firstSlate);
   } else if (refused.length) {
-    note([refused[0].message, refused[0].detail].filter(Boolean).join(": "));
+    const [{ problem }] = refused;
+    note([problem.message, problem.detail].filter(Boolean).join(": "));
   }
 }
 
@@ -66,16 +67,20 @@ async function work(action, focus = false) {
   if (page.busy) return;
   setBusy(true);
   if (!session().slate) layPlaceholders(cards, PICKS);
-  byId("problem").replaceChildren();
+  show(byId("problem"));
   try {
     await action();
+    if (!session().slate) await firstSlate();
+    draw();
     if (focus) lookAt(byId("round"));
   } catch (problem) {
     if (!session().slate) show(cards);
-    show(byId("problem"), problemPanel(problem, () => work(action, focus)));
+    show(
+      byId("problem"),
+      problemPanel(problem, () => work(action, focus)),
+    );
   } finally {
     setBusy(false);
-    draw();
   }
 }
 
@@ -92,14 +97,13 @@ function lookAt(heading) {
 }
 
 async function drawPerson() {
-  try {
-    const person = await ask("GET", `v1/users/${encodeURIComponent(session().user)}`);
-    drawTaste(byId("taste"), person);
-    drawRounds(byId("rounds"), person);
-    drawPath(byId("path"), person);
-  } catch (problem) {
-    if (!problem.passing) show(byId("taste"), element("p", { class: "note" }, problem.message));
-  }
+  const { user, slate } = session();
+  const person = await ask("GET", `v1/users/${encodeURIComponent(user)}`).catch((problem) => problem);
+  if (session().slate?.slate_id !== slate?.slate_id) return;
+  if (person instanceof Error) return show(byId("taste"), element("p", { class: "note" }, person.message));
+  drawTaste(byId("taste"), person);
+  drawRounds(byId("rounds"), person);
+  drawPath(byId("path"), person);
 }
 
 async function compare() {
@@ -107,8 +111,15 @@ async function compare() {
   await send();
   const { slate, liked } = session();
   const instead = slate && !liked.length;
-  byId("compare-when").textContent = instead ? "What each policy would show you instead of this slate." : "What each policy would show you next.";
-  await drawComparison(byId("columns"), page.policies, { ...wishes(), ...(slate && { replaces: slate.slate_id }) }, choosePolicy);
+  byId("compare-when").textContent = instead
+    ? "What each policy would show you instead of this slate."
+    : "What each policy would show you next.";
+  await drawComparison(
+    byId("columns"),
+    page.policies,
+    { ...wishes(), ...(slate && { replaces: slate.slate_id }) },
+    choosePolicy,
+  );
 }
 
 function drawControls() {
@@ -121,7 +132,10 @@ function drawControls() {
   byId("knob").disabled = !turns;
   byId("knob-note").textContent = turns ? knobWords(diversity) : `${policyName(served.name)} has no such knob.`;
   if (document.activeElement !== byId("knob")) byId("knob").value = diversity ?? AS_TUNED;
-  byId("knob").setAttribute("aria-valuetext", diversity === null ? "as tuned" : `${percent(diversity)} towards variety`);
+  byId("knob").setAttribute(
+    "aria-valuetext",
+    diversity === null ? "as tuned" : `${percent(diversity)} towards variety`,
+  );
   byId("as-tuned").hidden = diversity === null || !turns;
 }
 
@@ -183,13 +197,21 @@ function moveBetweenCards(event) {
 async function meetCatalog() {
   const [catalog, policies] = await Promise.all([
     askPatiently("GET", "v1/catalog").catch(() => ({ categories: [], items: 0 })),
-    askPatiently("GET", "v1/policies").catch(() => COMPARED.map((name) => ({ name, share: 0, has_diversity_knob: true, summary: "" }))),
+    askPatiently("GET", "v1/policies").catch(() =>
+      COMPARED.map((name) => ({ name, share: 0, has_diversity_knob: true, summary: "" })),
+    ),
   ]);
   colourCategories(catalog.categories);
   page.policies = policies;
   const assigned = element("option", { value: "" }, "As assigned");
-  show(byId("policy"), assigned, policies.map(({ name }) => element("option", { value: name }, policyName(name))));
-  byId("about").textContent = catalog.items ? `${count(catalog.items, "item")} in ${count(catalog.categories.length, "category", "categories")}` : "";
+  show(
+    byId("policy"),
+    assigned,
+    policies.map(({ name }) => element("option", { value: name }, policyName(name))),
+  );
+  byId("about").textContent = catalog.items
+    ? `${count(catalog.items, "item")} in ${count(catalog.categories.length, "category", "categories")}`
+    : "";
 }
 
 function listen() {
@@ -202,7 +224,10 @@ function listen() {
   byId("compare").addEventListener("toggle", compare);
   cards.addEventListener("keydown", moveBetweenCards);
   onChangeElsewhere(draw);
-  page.drawBanner = watchConnection(deliver);
+  page.drawBanner = watchConnection(() => {
+    deliver();
+    drawPerson();
+  });
   addEventListener("online", deliver);
 }
 

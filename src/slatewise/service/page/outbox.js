@@ -25,13 +25,14 @@ export function clear() {
   names().forEach(browser.remove);
 }
 
-/** Send everything that waits, oldest first; returns the problems of events that the service refused. */
+/** Send everything that waits, oldest first; returns the problems of what the service refused, with their slate ids. */
 export async function send() {
   const refused = [];
   await alone("outbox", async () => {
     for (let [name] = names(); name !== undefined; [name] = names()) {
-      const problem = await deliver(browser.get(name));
-      if (problem) refused.push(problem);
+      const text = browser.get(name);
+      const problem = await deliver(text);
+      if (problem) refused.push({ problem, slateId: slateOf(text) });
       if (problem && !isFinal(problem)) break;
       browser.remove(name);
     }
@@ -48,11 +49,22 @@ async function deliver(text) {
   }
 }
 
+function slateOf(text) {
+  try {
+    return JSON.parse(text).slate_id;
+  } catch {
+    return null;
+  }
+}
+
 /** Whether an event will never be taken: the service does not know its slate, or it is not an event. */
 function isFinal(problem) {
   return problem instanceof SyntaxError || [400, 404, 409, 413, 422].includes(problem.status);
 }
 
 function names() {
-  return browser.names().filter((name) => name.startsWith(PREFIX)).sort();
+  return browser
+    .names()
+    .filter((name) => name.startsWith(PREFIX))
+    .sort();
 }

@@ -14,29 +14,54 @@ const LETTER = 6.2;
 /** Draw the path of a person; landmarks are directions, so they have a scale of their own. */
 export function drawPath(container, person) {
   const points = person.rounds.filter((one) => one.x !== null).map((one) => [one.x, one.y]);
-  if (!points.length) return show(container, element("p", { class: "note" }, "The path begins with your first answer."));
+  if (!points.length)
+    return show(container, element("p", { class: "note" }, "The path begins with your first answer."));
   const steps = [...(person.rounds.length === person.slates ? [[0, 0]] : []), ...points];
   const longest = Math.max(...steps.map(([x, y]) => Math.hypot(x, y)), 1e-9);
-  const places = steps.map(([x, y]) => [CENTRE[0] + (x / longest) * PATH_REACH, CENTRE[1] - (y / longest) * PATH_REACH]);
-  const landmarks = chosen(person.landmarks, points.at(-1));
-  const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart map" }, cross(), landmarks.map(landmark), trail(places));
+  const places = steps.map(([x, y]) => [
+    CENTRE[0] + (x / longest) * PATH_REACH,
+    CENTRE[1] - (y / longest) * PATH_REACH,
+  ]);
+  const landmarks = chosen(person.landmarks, points.at(-1), places.at(-1));
+  const drawing = svg(
+    "svg",
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart map" },
+    cross(),
+    landmarks.map(landmark),
+    trail(places),
+  );
   const words = landmarks.map((one) => [one.name, `${Math.round(one.agreement * 100)} %`]);
   show(
     container,
-    figure(drawing, "How far the belief points to each category (100 %: straight to it)", ["Category", "Direction"], words),
-    element("p", { class: "note" }, "Each dot is a slate. Moving towards a name means that I expect more of it to please you."),
+    figure(
+      drawing,
+      "How far the belief points to each category (100 %: straight to it)",
+      ["Category", "Direction"],
+      words,
+    ),
+    element(
+      "p",
+      { class: "note" },
+      "Each dot is a slate. Moving towards a name means that I expect more of it to please you.",
+    ),
   );
 }
 
 /** The landmarks that say most: strongest in the direction of the belief or against it, and not on top of each other. */
-function chosen(landmarks, [x, y]) {
+function chosen(landmarks, [x, y], [headX, headY]) {
   const farthest = Math.max(...landmarks.map(([, u, v]) => Math.hypot(u, v)), 1e-9);
   const ranked = landmarks
-    .map(([name, u, v]) => ({ name, ...placed(u / farthest, v / farthest), agreement: cosine([u, v], [x, y]), length: Math.hypot(u, v) }))
+    .map(([name, u, v]) => ({
+      name,
+      ...placed(u / farthest, v / farthest),
+      agreement: cosine([u, v], [x, y]),
+      length: Math.hypot(u, v),
+    }))
     .sort((one, other) => Math.abs(other.agreement) * other.length - Math.abs(one.agreement) * one.length);
+  const head = { name: "", x: headX, y: headY + 4 };
   const kept = [];
   for (const one of ranked) {
-    if (kept.length < MOST_LANDMARKS && !kept.some((other) => overlap(one, other))) kept.push(one);
+    if (kept.length < MOST_LANDMARKS && ![head, ...kept].some((other) => overlap(one, other))) kept.push(one);
   }
   return kept;
 }
@@ -44,7 +69,10 @@ function chosen(landmarks, [x, y]) {
 function placed(u, v) {
   const size = Math.hypot(u, v) || 1;
   const reach = 0.45 + 0.55 * size;
-  return { x: CENTRE[0] + (u / size) * reach * LANDMARK_REACH[0], y: CENTRE[1] - (v / size) * reach * LANDMARK_REACH[1] };
+  return {
+    x: CENTRE[0] + (u / size) * reach * LANDMARK_REACH[0],
+    y: CENTRE[1] - (v / size) * reach * LANDMARK_REACH[1],
+  };
 }
 
 function overlap(one, other) {

@@ -7,13 +7,14 @@ import { change, session, startOver } from "./session.js";
 
 export const PICKS = 10;
 
-/** Like an item of the slate, or take the like back; it is on its way before this returns. */
-export function toggle(item) {
+/** Like an item of a slate, or take the like back; it waits to be sent when this returns. */
+export function toggle(item, shown) {
   const { slate, liked } = session();
-  const isLiked = liked.includes(item.id);
+  const isCurrent = slate?.slate_id === shown;
+  const isLiked = isCurrent && liked.includes(item.id);
   const answer = isLiked ? { clicked: [], retracted: [item.id] } : { clicked: [item.id], retracted: [] };
-  put({ slate_id: slate.slate_id, ...answer, final: false });
-  return change({ liked: isLiked ? liked.filter((id) => id !== item.id) : [...liked, item.id] });
+  put({ slate_id: shown, ...answer, final: false });
+  if (isCurrent) change({ liked: isLiked ? liked.filter((id) => id !== item.id) : [...liked, item.id] });
 }
 
 /** The slate on the table; the first one is fetched. */
@@ -60,6 +61,7 @@ export function wishes() {
   return { user, k: PICKS, ...(policy !== null && { policy }), ...(diversity !== null && { diversity }) };
 }
 
+/** Put a slate on the table, unless the person has become someone new meanwhile. */
 function served(slate, round) {
-  return change({ slate, liked: [], round });
+  return slate.user === session().user ? change({ slate, liked: [], round }) : session();
 }

@@ -44,7 +44,10 @@ function likes(clicks, x, width, most) {
 function line(rounds, centre) {
   const points = rounds.map((one, place) => [centre(place), heightOf(one.variety)]);
   const path = points.map(([x, y], place) => `${place ? "L" : "M"}${x} ${y}`).join("");
-  return [svg("path", { d: path, class: "curve" }), points.map(([cx, cy]) => svg("circle", { cx, cy, r: 3, class: "point" }))];
+  return [
+    svg("path", { d: path, class: "curve" }),
+    points.map(([cx, cy]) => svg("circle", { cx, cy, r: 3, class: "point" })),
+  ];
 }
 
 function grid() {

@@ -35,7 +35,8 @@ function fresh() {
 function parsed(text) {
   try {
     const found = JSON.parse(text);
-    return typeof found?.user === "string" && Array.isArray(found.liked) ? found : null;
+    const isWhole = typeof found.user === "string" && Array.isArray(found.liked);
+    return isWhole && (found.slate === null || Array.isArray(found.slate.items)) ? found : null;
   } catch {
     return null;
   }

@@ -60,7 +60,12 @@ function drawBanner(error) {
   const words = [reasonOf(error), kept ? `${count(kept, "answer")} kept and sent when it is back.` : "Trying again…"];
   const said = banner.querySelector("p");
   if (said) said.textContent = words.join(" ");
-  else show(banner, element("p", {}, words.join(" ")), element("button", { class: "quiet", type: "button", onclick: tryNow }, "Try now"));
+  else
+    show(
+      banner,
+      element("p", {}, words.join(" ")),
+      element("button", { class: "quiet", type: "button", onclick: tryNow }, "Try now"),
+    );
 }
 
 function reasonOf(error) {

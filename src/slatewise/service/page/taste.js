@@ -8,16 +8,27 @@ const LABEL = 104;
 const WIDTH = 320;
 let all = false;
 
-/** Draw the categories of a person, the strongest opinions first. */
+/** Draw the categories of a person, from what they like most to what they like least. */
 export function drawTaste(container, person) {
   const known = person.categories.filter((one) => one.lift !== null);
-  if (!person.categories.length) return show(container, note("This catalogue has no categories, so there is no taste to name."));
-  if (!person.slates) return show(container, note("Nothing yet. Like what appeals to you and ask for more: then I have something to go by."));
+  if (!person.categories.length)
+    return show(container, note("This catalogue has no categories, so there is no taste to name."));
+  if (!person.slates)
+    return show(
+      container,
+      note("Nothing yet. Like what appeals to you and ask for more: then I have something to go by."),
+    );
   if (!known.length) return drawCounts(container, person);
   const [rows, relative] = centred(known);
-  rows.sort((one, other) => Math.abs(other.lift) - Math.abs(one.lift));
-  const shown = all ? rows : rows.slice(0, MOST);
-  const more = rows.length > MOST && element("button", { class: "quiet", type: "button", onclick: () => toggle(container, person) }, all ? "Show fewer" : `Show all ${rows.length}`);
+  rows.sort((one, other) => other.lift - one.lift);
+  const shown = all || rows.length <= MOST ? rows : [...rows.slice(0, MOST / 2), ...rows.slice(-MOST / 2)];
+  const more =
+    rows.length > MOST &&
+    element(
+      "button",
+      { class: "quiet", type: "button", onclick: () => toggle(container, person) },
+      all ? "Show fewer" : `Show all ${rows.length}`,
+    );
   show(container, chart(shown, reach(rows)), relative && note("Compared with the average category."), more);
 }
 
@@ -30,7 +41,8 @@ function toggle(container, person) {
 /** A belief that has moved the same way for everything says more about differences than about signs. */
 function centred(rows) {
   const lifts = rows.map((one) => one.lift);
-  if (rows.length < 3 || Math.min(...lifts) < 0 || Math.max(...lifts) <= 0) return [rows.map((one) => ({ ...one })), false];
+  if (rows.length < 3 || Math.min(...lifts) < 0 || Math.max(...lifts) <= 0)
+    return [rows.map((one) => ({ ...one })), false];
   const mean = lifts.reduce((sum, one) => sum + one, 0) / lifts.length;
   return [rows.map((one) => ({ ...one, lift: one.lift - mean })), true];
 }
@@ -52,7 +64,12 @@ function chart(rows, most) {
     rows.map((one, place) => bar(one, 18 + place * ROW, middle, scale)),
   );
   const words = rows.map((one) => [one.name, signed(one.lift), one.deviation.toFixed(2), one.shown, one.clicked]);
-  return figure(drawing, "What I think you like, compared with the crowd", ["Category", "Lift", "Deviation", "Shown", "Liked"], words);
+  return figure(
+    drawing,
+    "What I think you like, compared with the crowd",
+    ["Category", "Lift", "Deviation", "Shown", "Liked"],
+    words,
+  );
 }
 
 function bar(one, y, middle, scale) {
@@ -62,19 +79,39 @@ function bar(one, y, middle, scale) {
   return svg(
     "g",
     { class: one.lift >= 0 ? "more" : "less" },
-    svg("title", {}, `${one.name}: ${signed(one.lift)} ± ${one.deviation.toFixed(2)}; ${one.shown} shown, ${one.clicked} liked`),
+    svg(
+      "title",
+      {},
+      `${one.name}: ${signed(one.lift)} ± ${one.deviation.toFixed(2)}; ${one.shown} shown, ${one.clicked} liked`,
+    ),
     svg("text", { x: LABEL - 10, y: line + 4, "text-anchor": "end", class: "label" }, shortened(one.name)),
-    svg("rect", { x: Math.min(middle, end), y: line - 6, width: Math.max(Math.abs(end - middle), 1), height: 12, rx: 2, class: "amount" }),
+    svg("rect", {
+      x: Math.min(middle, end),
+      y: line - 6,
+      width: Math.max(Math.abs(end - middle), 1),
+      height: 12,
+      rx: 2,
+      class: "amount",
+    }),
     svg("path", { d: `M${low} ${line}H${high}M${low} ${line - 3}v6M${high} ${line - 3}v6`, class: "whisker" }),
   );
 }
 
 /** For policies without a belief: what was shown and liked. */
 function drawCounts(container, person) {
-  const seen = person.categories.filter((one) => one.shown).sort((one, other) => other.clicked - one.clicked).slice(0, MOST);
-  const rows = seen.map((one) => element("tr", {}, element("th", { scope: "row" }, one.name), element("td", {}, `${one.clicked} of ${one.shown}`)));
+  const seen = person.categories
+    .filter((one) => one.shown)
+    .sort((one, other) => other.clicked - one.clicked)
+    .slice(0, MOST);
+  const rows = seen.map((one) =>
+    element("tr", {}, element("th", { scope: "row" }, one.name), element("td", {}, `${one.clicked} of ${one.shown}`)),
+  );
   const head = element("tr", {}, element("th", { scope: "col" }, "Category"), element("th", { scope: "col" }, "Liked"));
-  show(container, note("This policy has no belief about you; this is what you liked of what was shown."), element("table", { class: "plain-table" }, element("thead", {}, head), element("tbody", {}, rows)));
+  show(
+    container,
+    note("This policy has no belief about you; this is what you liked of what was shown."),
+    element("table", { class: "plain-table" }, element("thead", {}, head), element("tbody", {}, rows)),
+  );
 }
 
 function note(words) {

@@ -45,7 +45,12 @@ function oklch(lightness, chroma, hue) {
 const PATTERNS = [dunes, rings, blocks, rays, bands, bubbles, peaks, threads];
 
 function dunes(random, { tones, light }) {
-  const sun = svg("circle", { cx: between(random, 30, 130), cy: between(random, 18, 40), r: between(random, 9, 17), fill: light });
+  const sun = svg("circle", {
+    cx: between(random, 30, 130),
+    cy: between(random, 18, 40),
+    r: between(random, 9, 17),
+    fill: light,
+  });
   const layers = tones.map((fill, place) => {
     const top = 42 + place * 15 + between(random, -4, 4);
     const [one, two] = [between(random, -16, 16), between(random, -16, 16)];
@@ -85,7 +90,11 @@ function rays(random, { tones, light }) {
   const wedges = Array.from({ length: 16 }, (_, place) => {
     const [from, to] = [place, place + 0.55].map((one) => turn + (one * Math.PI) / 8);
     const corner = (angle) => `${x + 220 * Math.cos(angle)} ${y - 220 * Math.sin(angle)}`;
-    return svg("path", { d: `M${x} ${y} L${corner(from)} L${corner(to)} Z`, fill: tones[place % 3], "fill-opacity": 0.85 });
+    return svg("path", {
+      d: `M${x} ${y} L${corner(from)} L${corner(to)} Z`,
+      fill: tones[place % 3],
+      "fill-opacity": 0.85,
+    });
   });
   return [...wedges, svg("circle", { cx: x, cy: y, r: between(random, 22, 34), fill: light })];
 }
@@ -114,7 +123,12 @@ function bubbles(random, { tones, light }) {
 }
 
 function peaks(random, { tones, light }) {
-  const moon = svg("circle", { cx: between(random, 20, 140), cy: between(random, 14, 30), r: between(random, 6, 11), fill: light });
+  const moon = svg("circle", {
+    cx: between(random, 20, 140),
+    cy: between(random, 14, 30),
+    r: between(random, 6, 11),
+    fill: light,
+  });
   const ranges = tones.map((fill, place) => {
     const low = 58 + place * 13;
     const points = Array.from({ length: 7 }, (_, step) => {
@@ -132,7 +146,13 @@ function threads(random, { tones, light }) {
     const shift = (place - 6) * 8;
     const path = `M-5 ${from + shift} C50 ${from + shift + bend} 110 ${to - shift - bend} 165 ${to - shift * 0.6}`;
     const stroke = place === 6 ? light : tones[place % 3];
-    return svg("path", { d: path, fill: "none", stroke, "stroke-width": place === 6 ? 6 : 4, "stroke-linecap": "round" });
+    return svg("path", {
+      d: path,
+      fill: "none",
+      stroke,
+      "stroke-width": place === 6 ? 6 : 4,
+      "stroke-linecap": "round",
+    });
   });
 }
 

@@ -1,0 +1,165 @@
+"""A session survives a reload, a second tab, an outage and a server that dies."""
+
+from pathlib import Path
+
+from playwright.sync_api import Route, expect
+
+from tests.browser.conftest import Visit
+from tests.browser.visitor import Visitor
+from tests.serving import Server, key_file, small_catalog
+
+DEAF = "addEventListener('storage', (event) => event.stopImmediatePropagation(), true)"
+
+
+def test_a_reload_keeps_the_slate_and_the_likes(visit: Visit) -> None:
+    someone = visit()
+    someone.like(0)
+    someone.more()
+    someone.like(1, 3)
+    before = (someone.session(), someone.titles(), someone.round)
+    someone.page.reload()
+    someone.settled()
+    assert (someone.session(), someone.titles(), someone.round) == before
+    assert someone.liked() == [1, 3]
+
+
+def test_two_tabs_are_one_person(visit: Visit) -> None:
+    one = visit()
+    other = Visitor(one.page.context.new_page(), one.server)
+    assert other.titles() == one.titles()
+    one.like(0)
+    other.page.wait_for_function("() => document.querySelector('.like').ariaPressed === 'true'")
+    other.like(1)
+    with one.another_slate():
+        other.page.locator("#more").click()
+        one.page.locator("#more").click()
+    other.settled()
+    assert one.titles() == other.titles()
+    one.like(2)
+    other.page.wait_for_function("() => document.querySelectorAll('.like')[2].ariaPressed === 'true'")
+    other.more()
+    one.page.wait_for_function(
+        f"() => JSON.parse(localStorage['slatewise.session']).round === {other.session()['round']}"
+    )
+    assert sum(map(len, one.recorded().values())) == 3
+    assert one.known()["clicks"] == 3
+    assert one.titles() == other.titles()
+
+
+def test_a_tab_that_slept_may_still_like_what_it_shows(visit: Visit) -> None:
+    one = visit()
+    page = one.page.context.new_page()
+    page.add_init_script(DEAF)
+    sleeper = Visitor(page, one.server)
+    old = one.slate()
+    one.more()
+    assert sleeper.titles() != one.titles(), "the sleeper must not have heard"
+    sleeper.like(4)
+    sleeper.delivered()
+    assert old["items"][4]["id"] in one.recorded()[old["slate_id"]]
+    assert one.liked() == []
+
+
+def test_likes_made_offline_are_sent_later(visit: Visit) -> None:
+    someone = visit()
+    slate = someone.slate()
+    someone.page.context.set_offline(True)
+    someone.like(0, 1)
+    expect(someone.page.locator("#banner")).to_contain_text("You are offline. 2 answers kept")
+    assert someone.recorded()[slate["slate_id"]] == set()
+    someone.page.context.set_offline(False)
+    someone.delivered()
+    expect(someone.page.locator("#banner")).to_be_hidden()
+    assert someone.recorded()[slate["slate_id"]] == {slate["items"][0]["id"], slate["items"][1]["id"]}
+
+
+def test_the_server_dies_and_comes_back_and_no_like_is_lost(visit: Visit, tmp_path: Path) -> None:
+    small_catalog().save(tmp_path / "catalog")
+    with Server(tmp_path) as server:
+        someone = visit(server)
+        slate = someone.slate()
+        someone.like(0)
+        someone.delivered()
+        assert server.process is not None
+        server.process.kill()
+        someone.like(1, 2, 1)
+        someone.page.locator("#more").click()
+        expect(someone.page.locator("#banner")).to_contain_text("The service does not answer.")
+    with Server(tmp_path, ["--port", str(server.port)]) as again, someone.another_slate():
+        someone.server = again
+        someone.page.get_by_role("button", name="Try now").click()
+        expect(someone.page.locator("#banner")).to_be_hidden()
+        someone.delivered()
+        liked = {slate["items"][0]["id"], slate["items"][2]["id"]}
+        assert someone.recorded()[slate["slate_id"]] == liked
+        assert someone.known()["slates"] == 1
+        someone.settled()
+
+
+def test_a_service_that_lost_everything_gives_a_new_slate(visit: Visit) -> None:
+    someone = visit()
+    with someone.server.client() as client:
+        client.delete(f"/v1/users/{someone.session()['user']}")
+    with someone.another_slate():
+        someone.like(0)
+    expect(someone.page.locator("#toast")).to_contain_text("no longer knows this slate")
+
+
+def test_a_problem_is_shown_and_can_be_tried_again(visit: Visit) -> None:
+    someone = visit()
+
+    def fail(route: Route) -> None:
+        problem = '{"title": "Something went wrong inside", "detail": "The log knows.", "request_id": "r-1"}'
+        route.fulfill(status=500, content_type="application/problem+json", body=problem)
+
+    someone.page.route("**/v1/slates", fail)
+    someone.page.locator("#more").click()
+    panel = someone.page.get_by_role("alert")
+    expect(panel).to_contain_text("Something went wrong inside")
+    expect(panel).to_contain_text("r-1")
+    someone.page.unroute("**/v1/slates")
+    with someone.another_slate():
+        panel.get_by_role("button", name="Try again").click()
+    expect(panel).to_have_count(0)
+
+
+def test_a_busy_service_is_asked_again(visit: Visit) -> None:
+    someone = visit()
+    answers = iter([503, 429])
+
+    def busy(route: Route) -> None:
+        status = next(answers, None)
+        if status is None:
+            route.continue_()
+        else:
+            route.fulfill(status=status, content_type="application/problem+json", body='{"title": "Too busy"}')
+
+    someone.page.route("**/v1/feedback", busy)
+    someone.like(0)
+    expect(someone.page.locator("#banner")).to_contain_text("Too busy.")
+    someone.delivered()
+    expect(someone.page.locator("#banner")).to_be_hidden()
+    assert [len(items) for items in someone.recorded().values()] == [1]
+
+
+def test_a_key_is_asked_for(visit: Visit, tmp_path: Path) -> None:
+    small_catalog().save(tmp_path / "catalog")
+    keys = key_file(tmp_path / "keys.json", page=("serve",), operator=("read",))
+    with Server(tmp_path) as server:
+        someone = visit(server, path="/live")
+        give_key(someone, "swk_wrong")
+        expect(someone.page.get_by_role("dialog")).to_contain_text("not accepted")
+        give_key(someone, keys["operator"])
+        expect(someone.page.locator("#store")).to_contain_text("sqlite")
+        other = visit(server, path="/live")
+        other.page.goto(f"http://127.0.0.1:{server.port}/")
+        give_key(other, keys["page"])
+        other.settled()
+        other.page.locator("#forget").click()
+        expect(other.page.locator("#toast")).to_contain_text("may not delete")
+
+
+def give_key(visitor: Visitor, key: str) -> None:
+    dialog = visitor.page.get_by_role("dialog")
+    dialog.get_by_label("API key").fill(key)
+    dialog.get_by_role("button").click()

@@ -1,0 +1,62 @@
+"""How hard to try: a few rounds in the suite, fifty in CI, two hundred in `make durability`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slatewise.bench.load.served import free_port
+from slatewise.catalog import Catalog
+from tests.durability.served import Place
+
+FEW_ROUNDS = 4
+FEW_UPDATES = 2_000
+FIGURES = pytest.StashKey[list[str]]()
+
+Tell = Callable[[str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rounds", type=int, default=FEW_ROUNDS, help="kill -9 this many times")
+    parser.addoption("--updates", type=int, default=FEW_UPDATES, help="update one belief this many times")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for words in terminalreporter.config.stash.get(FIGURES, []):
+        terminalreporter.write_line(words)
+
+
+@pytest.fixture
+def tell(pytestconfig: pytest.Config) -> Tell:
+    """Say something at the end of the run."""
+    return pytestconfig.stash.setdefault(FIGURES, []).append
+
+
+@pytest.fixture
+def n_rounds(pytestconfig: pytest.Config) -> int:
+    return int(pytestconfig.getoption("--rounds", default=FEW_ROUNDS))
+
+
+@pytest.fixture
+def n_updates(pytestconfig: pytest.Config) -> int:
+    return int(pytestconfig.getoption("--updates", default=FEW_UPDATES))
+
+
+def make_catalog(seed: int = 0, first: int = 100, n_items: int = 300) -> Catalog:
+    """Items with two categories each; another seed is another training, another first another choice of items."""
+    draw = np.random.default_rng(seed)
+    categories = [f"{'ABCD'[at % 4]}|{'EFG'[at % 3]}" for at in range(n_items)]
+    return Catalog.from_vectors(range(first, first + n_items), draw.normal(size=(n_items, 6)), categories=categories)
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    return make_catalog()
+
+
+@pytest.fixture
+def place(tmp_path: Path, catalog: Catalog) -> Place:
+    """A directory with a catalogue, and a port."""
+    catalog.save(tmp_path / "catalog")
+    return Place(tmp_path, free_port())

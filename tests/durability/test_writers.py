@@ -1,0 +1,81 @@
+"""Eight writers on one user, one process or two: no update is lost."""
+
+import threading
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from slatewise.catalog import Catalog
+from slatewise.recommender import Recommender
+from slatewise.store import open_store
+from tests.durability.notes import Notes, clicks_of, complaints
+from tests.durability.served import Caller, Place, Running, start, start_by_command
+from tests.durability.visitors import Visitor
+from tests.postgres import Server
+
+N_WRITERS = 8
+N_SLATES = 6
+
+
+def write_together(place: Place, notes: Notes) -> None:
+    """Let eight clients take slates for the same user and answer them, all at once."""
+
+    def write(number: int) -> None:
+        visitor = Visitor(place, notes, ("ann",), Random(number))
+        with Caller(place) as caller:
+            for _ in range(N_SLATES):
+                visitor.take_one(caller)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(N_WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def wrongs(service: Running, store: str, notes: Notes) -> list[str]:
+    """Return what is wrong with the user afterwards: the log, the counters, the belief."""
+    with Caller(service.place) as caller:
+        export = {"ann": caller.export("ann")}
+        counted = caller.ask("GET", "/v1/experiments").body[0]
+    found = complaints(notes, export)
+    closed = [slate for slate in export["ann"]["slates"] if slate["status"] == "closed"]
+    if (counted["slates"], counted["clicks"]) != (len(closed), clicks_of(export)):
+        found.append(f"{counted['slates']} slates and {counted['clicks']} clicks are counted")
+    if len(export["ann"]["slates"]) != N_WRITERS * N_SLATES:
+        found.append(f"{len(export['ann']['slates'])} slates are there, {N_WRITERS * N_SLATES} were asked for")
+    with Recommender(Catalog.load(service.place.catalog), store=open_store(store, read_only=True)) as beside:
+        found += [problem for _, problem in beside.verify() if problem]
+    return found
+
+
+def test_eight_writers_on_one_user(place: Place) -> None:
+    service, notes = start(place), Notes()
+    try:
+        write_together(place, notes)
+        assert wrongs(service, place.store, notes) == []
+    finally:
+        service.kill()
+
+
+def test_a_store_that_reads_outside_the_transaction_is_caught(place: Place) -> None:
+    service, notes = start(place, "careless"), Notes()
+    try:
+        write_together(place, notes)
+        assert wrongs(service, place.store, notes)
+    finally:
+        service.kill()
+
+
+@pytest.fixture
+def two_workers(place: Place, postgres_server: Server) -> Iterator[Running]:
+    service = start_by_command(place, "--store", postgres_server.url, "--workers", "2")
+    yield service
+    service.stop()
+
+
+def test_eight_writers_on_one_user_and_two_processes(two_workers: Running, postgres_server: Server) -> None:
+    notes = Notes()
+    write_together(two_workers.place, notes)
+    assert wrongs(two_workers, postgres_server.url, notes) == []

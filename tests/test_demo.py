@@ -1,0 +1,122 @@
+"""The demo as a newcomer starts it: one command, a page that learns, and what happens when something is in the way."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slatewise.cli import visitor
+from tests.test_cli import slatewise
+
+NOWHERE = {
+    "SLATEWISE_DATA": "/nowhere/at/all",
+    "http_proxy": "http://127.0.0.1:9",
+    "https_proxy": "http://127.0.0.1:9",
+    "PIP_NO_INDEX": "1",
+    "PIP_FIND_LINKS": "",
+    "PIP_CONFIG_FILE": os.devnull,
+}
+"""An environment in which no source of data can be reached."""
+
+
+@pytest.fixture(scope="module")
+def taken() -> Iterator[int]:
+    """A port that somebody else listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        yield holder.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def first_start(tmp_path_factory: pytest.TempPathFactory, taken: int) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """The directory and the words of a checked start without any source of data, on a port that is taken."""
+    out = tmp_path_factory.mktemp("place") / "demo"
+    cache = str(tmp_path_factory.mktemp("cache"))
+    return out, slatewise("demo", "--check", "--port", str(taken), "--out", out, **NOWHERE, SLATEWISE_CACHE=cache)
+
+
+def test_without_any_source_the_demo_says_so_and_works(
+    first_start: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    _, done = first_start
+    assert done.returncode == 0, done.stderr
+    assert "/nowhere/at/all (SLATEWISE_DATA) does not exist" in done.stderr
+    assert "this demo uses a synthetic world" in done.stderr
+    assert re.search(r"^ok: a slate, a click on '.+', and another slate$", done.stdout, re.M)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_passed_over(
+    first_start: tuple[Path, subprocess.CompletedProcess[str]], taken: int
+) -> None:
+    _, done = first_start
+    found = re.search(rf"port {taken} is taken, so the demo takes (\d+)", done.stderr)
+    assert found is not None
+    assert f"the page is at http://127.0.0.1:{found.group(1)} (Ctrl-C stops)" in done.stdout
+
+
+def test_real_data_train_once_and_serve_again(real_data: Path, tmp_path: Path) -> None:
+    """The second start trains nothing; Ctrl-C ends it with 130 and one line; other data are trained on again."""
+    environment = {"SLATEWISE_DATA": str(real_data)}
+    first = slatewise("demo", "--check", "--port", "18400", "--out", tmp_path / "demo", **environment)
+    assert first.returncode == 0, first.stderr
+    assert "training on Dataset('ml-100k'" in first.stderr
+    command = [sys.executable, "-m", "slatewise", "demo", "--port", "18400", "--no-browser", "--out"]
+    process = subprocess.Popen(  # noqa: S603
+        [*command, str(tmp_path / "demo")],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert "the page is at http://127.0.0.1:" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "is up to date" in said
+    assert "training" not in said
+    assert said.rstrip().endswith("interrupted; nothing was left half done")
+    assert "Traceback" not in said
+    other = slatewise("demo", "--check", "--port", "18400", "--out", tmp_path / "demo", **NOWHERE)
+    assert other.returncode == 0, other.stderr
+    assert "training on Dataset('synthetic'" in other.stderr
+
+
+def test_the_check_fails_when_the_slate_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check has teeth: a service that repeats itself, or loses the click, does not pass."""
+    slate = {"slate_id": "s", "items": [{"id": 1, "title": "One"}]}
+    other = {"slate_id": "t", "items": [{"id": 2, "title": "Two"}]}
+
+    def answers(*given: object) -> None:
+        script = iter(given)
+        monkeypatch.setattr(visitor, "_ask", lambda *_: next(script))
+
+    answers(b"page", slate, {}, other, {"clicks": 1})
+    assert visitor._check(0).startswith("ok")
+    answers(b"page", slate, {}, slate, {"clicks": 1})
+    with pytest.raises(ValueError, match="shows the same items again"):
+        visitor._check(0)
+    answers(b"page", slate, {}, other, {"clicks": 0})
+    with pytest.raises(ValueError, match="one click was sent, the service counts 0"):
+        visitor._check(0)
+
+
+@pytest.mark.parametrize(
+    ("platform", "environment", "expected"),
+    [("linux", {}, False), ("linux", {"DISPLAY": ":0"}, True), ("linux", {"DISPLAY": ""}, False), ("darwin", {}, True)],
+)
+def test_a_browser_is_opened_only_where_there_is_a_desktop(
+    monkeypatch: pytest.MonkeyPatch, platform: str, environment: dict[str, str], expected: bool
+) -> None:
+    for name in visitor.DESKTOPS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(visitor.sys, "platform", platform)
+    assert visitor.has_desktop() is expected

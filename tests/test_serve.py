@@ -1,0 +1,169 @@
+"""`slatewise serve` as a process: how it starts, what it refuses, how it stops; nothing acknowledged is lost."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from slatewise.cli import app
+from slatewise.service.routes import ROUTES
+from slatewise.service.settings import Settings
+from tests.conftest import ROOT
+from tests.serving import Server, key_file, small_catalog
+
+GUIDE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("shop")
+    small_catalog().save(directory / "catalog")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def server(shop: Path) -> Iterator[Server]:
+    with Server(shop, ["--store", "memory://"]) as running:
+        yield running
+
+
+def test_a_port_that_is_taken(server: Server, shop: Path) -> None:
+    """As a person sees it: one sentence on stderr, nothing else."""
+    command = [sys.executable, "-m", "slatewise", "serve", "--catalog", "catalog", "--port", str(server.port)]
+    done = subprocess.run(command, cwd=shop, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"error: port {server.port} on 127.0.0.1 is taken; stop what holds it, or choose another with --port\n"
+    )
+
+
+REFUSALS: dict[str, tuple[list[str], str]] = {
+    "others without keys": (["--host", "0.0.0.0"], "there is no active API key; make one with `slatewise keys add"),  # noqa: S104
+    "two workers on SQLite": (["--workers", "2"], "one of kind sqlite belongs to one process"),
+    "an unknown policy": (["--policy", "best", "--store", "memory://"], "there is no policy of that name"),
+    "a store of no kind": (["--store", "mysql://x"], "store URL of kind 'mysql' is not known"),
+    "no such address": (["--host", "192.0.2.1", "--keys", "keys.json"], "port 0 on 192.0.2.1 cannot be opened"),
+    "no catalogue": (["--catalog", "nowhere", "--store", "memory://"], "holds no catalogue"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_what_is_refused_is_said_in_one_sentence(
+    arguments: list[str], message: str, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shop)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    if "--keys" in arguments:
+        key_file(shop / "keys.json", shop=("serve",))
+    done = CliRunner().invoke(app, ["serve", "--catalog", "catalog", "--port", "0", *arguments])
+    (shop / "keys.json").unlink(missing_ok=True)
+    assert done.exit_code == 1
+    assert done.output.startswith("error: ")
+    assert message in done.output
+    assert done.output.count("\n") == 1
+
+
+def test_keys_and_hosts_of_a_process(tmp_path: Path) -> None:
+    """A server that others can reach asks for keys, and revoking one works at once; other names are refused."""
+    small_catalog().save(tmp_path / "catalog")
+    key = key_file(tmp_path / "keys.json", shop=("serve",))["shop"]
+    with Server(tmp_path, ["--store", "memory://", "--host", "0.0.0.0", "--allow-host", "shop.example"]) as server:  # noqa: S104
+        with server.client(key) as client:
+            ask: dict[str, Any] = {"json": {"user": "anna"}}
+            assert client.post("/v1/slates", **ask).status_code == 201
+            assert client.post("/v1/slates", **ask, headers={"host": "shop.example"}).status_code == 201
+            assert client.post("/v1/slates", **ask, headers={"host": "evil.example"}).status_code == 400
+            command = [sys.executable, "-m", "slatewise", "keys", "revoke", key[4:12]]
+            subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)  # noqa: S603
+            assert client.post("/v1/slates", **ask).status_code == 401
+        assert server.stop() == 0
+        logged = server.logged()
+    assert key not in logged
+    assert "anna" not in logged
+    assert [json.loads(line)["event"] for line in logged.splitlines()][-1] == "stopped"
+
+
+def clicking(server: Server, user: str, acknowledged: list[tuple[str, str, list[int]]]) -> None:
+    """Ask for slates and answer them until the server is gone; note what it acknowledged."""
+    with server.client() as client:
+        for number in range(10_000):
+            try:
+                slate = client.post("/v1/slates", json={"user": user, "k": 2}).json()
+                event = f"{user}-{number}"
+                clicked = [slate["items"][0]["id"]]
+                client.post(
+                    "/v1/feedback", json={"slate_id": slate["slate_id"], "clicked": clicked, "event_id": event}
+                ).raise_for_status()
+                acknowledged.append((event, slate["slate_id"], clicked))
+            except (httpx.HTTPError, KeyError):
+                return
+
+
+def test_stopping_under_load_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    small_catalog().save(tmp_path / "catalog")
+    acknowledged: dict[str, list[tuple[str, str, list[int]]]] = {f"user{number}": [] for number in range(4)}
+    with Server(tmp_path, ["--store", "sqlite:///slates.db"], {"SLATEWISE_RATE": "0"}) as server:
+        threads = [threading.Thread(target=clicking, args=(server, *one)) for one in acknowledged.items()]
+        for thread in threads:
+            thread.start()
+        while sum(map(len, acknowledged.values())) < 40:
+            assert any(thread.is_alive() for thread in threads), server.logged()[-2000:]
+        assert server.stop() == 0
+        for thread in threads:
+            thread.join()
+        assert not [line for line in server.logged().splitlines() if json.loads(line)["event"] == "failure"]
+    with Server(tmp_path, ["--store", "sqlite:///slates.db"]) as server, server.client() as client:
+        for user, events in acknowledged.items():
+            kept = {one["event_id"]: one for one in client.get(f"/v1/users/{user}/export").json()["answers"]}
+            for event, slate, clicked in events:
+                assert (kept[event]["slate_id"], kept[event]["clicked"]) == (slate, clicked)
+            repeated = {"slate_id": events[0][1], "clicked": events[0][2], "event_id": events[0][0]}
+            assert client.post("/v1/feedback", json=repeated).json()["duplicate"] is True
+
+
+def test_the_guide_names_every_route_and_setting() -> None:
+    for entry in ROUTES:
+        assert f"| `{entry.method} {entry.path}` |" in GUIDE, entry.path
+    for name in Settings.model_fields:
+        assert f"| `{name}` |" in GUIDE, name
+
+
+def test_the_guide_names_every_metric(server: Server) -> None:
+    with server.client() as client:
+        slate = client.post("/v1/slates", json={"user": "anna"}).json()
+        client.post("/v1/slates", json={"user": "anna", "preview": True})
+        client.post("/v1/feedback", json={"slate_id": slate["slate_id"], "clicked": []})
+        client.post("/v1/catalog/reload", headers={"content-type": "application/json"})
+        client.get("/nothing")
+        found = re.findall(r"^# TYPE (\w+)", client.get("/metrics").text, flags=re.MULTILINE)
+    assert len(found) > 15
+    assert [name for name in found if f"`{name}" not in GUIDE and not name.startswith("slatewise_store_")] == []
+
+
+def test_the_client_of_the_guide_works(server: Server) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL)
+    code = code.replace("http://127.0.0.1:8000", f"http://127.0.0.1:{server.port}")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    assert "Film " in done.stdout
+
+
+def test_the_curl_session_of_the_guide_works(server: Server) -> None:
+    """Runs the session as it is printed; every answer must be what a person would hope for."""
+    [session] = re.findall(r"```sh\n(# a session.*?)```", GUIDE, flags=re.DOTALL)
+    session = session.replace("http://127.0.0.1:8000", f"http://127.0.0.1:{server.port}")
+    done = subprocess.run(  # noqa: S603
+        ["bash", "-euo", "pipefail", "-c", session.replace("curl ", "curl --fail ")],  # noqa: S607
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert '"duplicate":false' in done.stdout
+    assert '"clicks":1' in done.stdout

@@ -1,0 +1,106 @@
+"""`slatewise store`: what it finds, mends and gives out, also beside a running service."""
+
+import json
+from pathlib import Path
+
+import apsw
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from slatewise.catalog import Catalog
+from slatewise.cli import app
+from slatewise.recommender import Recommender
+
+
+def slatewise(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, ["store", *map(str, words)])
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Path:
+    vectors = np.random.default_rng(0).normal(size=(60, 4))
+    Catalog.from_vectors(range(60), vectors, categories=["A", "B", "C"] * 20).save(tmp_path / "catalog")
+    return tmp_path / "catalog"
+
+
+@pytest.fixture
+def url(catalog: Path, tmp_path: Path) -> str:
+    """A store in which three people have answered two slates each."""
+    where = f"sqlite:///{tmp_path / 'slates.db'}"
+    with Recommender(Catalog.load(catalog), store=where) as recommender:
+        for user in ("alice", "bob", "carol") * 2:
+            slate = recommender.recommend(user, 5)
+            recommender.feedback(str(slate.slate_id), [slate.items[0].id])
+    return where
+
+
+def spoil(url: str, sql: str) -> None:
+    """Change a store behind its back."""
+    connection = apsw.Connection(url.removeprefix("sqlite:///"))
+    connection.execute(sql)
+    connection.close()
+
+
+def test_a_whole_store_verifies_also_beside_its_owner(catalog: Path, url: str) -> None:
+    with Recommender(Catalog.load(catalog), store=url):
+        done = slatewise("verify", "--catalog", catalog, "--store", url)
+        assert (done.exit_code, done.stdout) == (0, "3 users verified, 0 problems\n")
+        refused = slatewise("vacuum", "--store", url)
+        assert refused.exit_code == 1
+        assert "belongs to process" in refused.output
+
+
+def test_a_spoilt_belief_is_found_and_rebuilt(catalog: Path, url: str) -> None:
+    before = slatewise("export", "--store", url).stdout
+    spoil(url, "UPDATE users SET belief = zeroblob(100) WHERE user_id = 'bob'")
+    found = slatewise("verify", "--catalog", catalog, "--store", url, "--json")
+    assert found.exit_code == 1
+    assert [one["user"] for one in json.loads(found.stdout)["problems"]] == ["bob"]
+    mended = slatewise("rebuild", "--catalog", catalog, "--store", url)
+    assert (mended.exit_code, mended.stderr) == (0, "1 beliefs rebuilt from the log\n")
+    assert slatewise("verify", "--catalog", catalog, "--store", url).exit_code == 0
+    assert slatewise("export", "--store", url).stdout == before
+
+
+def test_a_spoilt_log_is_found_and_the_others_are_still_verified(catalog: Path, url: str) -> None:
+    spoil(url, "DELETE FROM answers WHERE user_id = 'alice'; UPDATE slates SET variety = 2.0 WHERE user_id = 'carol'")
+    found = slatewise("verify", "--catalog", catalog, "--store", url)
+    assert found.exit_code == 1
+    assert "user 'alice': " in found.stdout
+    assert "user 'carol': " in found.stdout
+    assert "3 users verified, 2 problems" in found.stdout
+
+
+def test_rebuild_takes_one_or_all(catalog: Path, url: str) -> None:
+    common = ("--catalog", catalog, "--store", url)
+    assert slatewise("rebuild", *common).stderr.startswith("0 beliefs")
+    assert slatewise("rebuild", *common, "--user", "bob").stderr.startswith("1 beliefs")
+    assert slatewise("rebuild", *common, "--all").stderr.startswith("3 beliefs")
+    assert "no user 'dave'" in slatewise("rebuild", *common, "--user", "dave").output
+
+
+def test_export_is_the_log(url: str, catalog: Path) -> None:
+    lines = [json.loads(line) for line in slatewise("export", "--store", url).stdout.splitlines()]
+    assert [line["user"] for line in lines] == ["alice", "bob", "carol"]
+    assert json.loads(slatewise("export", "--store", url, "--user", "bob").stdout) == lines[1]
+    with Recommender(Catalog.load(catalog), store=url) as recommender:
+        assert json.loads(json.dumps(recommender.export("bob"))) == lines[1]
+    assert "no user 'dave'" in slatewise("export", "--store", url, "--user", "dave").output
+
+
+def test_vacuum_leaves_nothing_of_the_forgotten(url: str, catalog: Path, tmp_path: Path) -> None:
+    with Recommender(Catalog.load(catalog), store=url) as recommender:
+        recommender.forget("bob")
+    assert slatewise("vacuum", "--store", url).exit_code == 0
+    assert b"bob" not in (tmp_path / "slates.db").read_bytes()
+    assert b"carol" in (tmp_path / "slates.db").read_bytes()
+
+
+@pytest.mark.parametrize("verb", ["verify", "rebuild", "vacuum", "export"])
+def test_a_store_that_is_not_there_is_not_made(verb: str, catalog: Path, tmp_path: Path) -> None:
+    options = ["--catalog", str(catalog)] if verb in ("verify", "rebuild") else []
+    done = slatewise(verb, *options, "--store", f"sqlite:///{tmp_path / 'none.db'}")
+    assert done.exit_code == 1
+    assert "there is no store" in done.output
+    assert not (tmp_path / "none.db").exists()
