@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e
 ARGS ?=
 
-.PHONY: help demo test lint bench reproduce serve clean
+.PHONY: help demo test lint bench reproduce serve durability load soak clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,15 @@ reproduce: $(INSTALLED) ## The paper's tables and figures
 serve: $(RUNNABLE) ## The service on the demo's catalogue
 	@test -f demo/catalog.json || { echo "error: there is no catalogue in demo/ yet; make demo trains one"; exit 1; }
 	@$(BIN)/slatewise serve --catalog demo $(ARGS)
+
+durability: $(INSTALLED) ## kill -9, full disks, flipped bytes, a million updates
+	$(BIN)/python -m pytest tests/durability --rounds=200 --updates=100000 $(ARGS)
+
+load: $(INSTALLED) ## The service under load, against its bounds
+	$(BIN)/python -m slatewise.bench.load $(ARGS)
+
+soak: $(INSTALLED) ## Ten minutes of load: memory, write-ahead log, latency
+	$(BIN)/python -m slatewise.bench.load soak $(ARGS)
 
 clean: ## Remove everything that make and the tools made
 	rm -rf $(VENV) demo results build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

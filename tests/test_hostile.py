@@ -4,6 +4,7 @@ import json
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import httpx
 import psutil
 import pytest
 import schemathesis
+import uvicorn
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis.checks import CHECKS
@@ -19,6 +21,7 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance, unsupported_method
 
+from slatewise.service.connections import GuardedProtocol
 from slatewise.service.models import ItemList, ItemsQuery
 from slatewise.service.routes import ROUTES
 from slatewise.service.search import ItemSearch
@@ -233,6 +236,34 @@ def test_idle_connections_are_hung_up_and_nobody_is_locked_out(server: Server) -
         connection.close()
 
 
+async def large_answer(_: Any, __: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"x" * 50_000_000})
+
+
+class Impatient(GuardedProtocol):
+    taking_timeout = 0.3
+
+
+@pytest.mark.parametrize(("protocol", "hangs_up"), [(Impatient, True), (GuardedProtocol, False)])
+def test_who_does_not_take_an_answer_is_hung_up_on(protocol: type[GuardedProtocol], hangs_up: bool) -> None:
+    config = uvicorn.Config(large_answer, http=protocol, lifespan="off", log_config=None)
+    running = uvicorn.Server(config)
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=running.run, args=([listener],))
+    thread.start()
+    with socket.create_connection(listener.getsockname()) as lazy:
+        lazy.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while not running.server_state.tasks:
+            time.sleep(0.01)
+        deadline = time.monotonic() + (20.0 if hangs_up else 1.0)
+        while running.server_state.connections and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert (not running.server_state.connections) == hangs_up
+    running.should_exit = True
+    thread.join()
+
+
 def test_nothing_hostile_reached_the_log(server: Server) -> None:
     """Runs last in this file: the log holds JSON lines only, without what was sent."""
     logged = server.logged()
@@ -269,7 +300,7 @@ def faults(operation: Any, mode: GenerationMode) -> None:
 def test_no_generated_request_breaks_the_service(tmp_path: Path) -> None:
     with local(tmp_path, rate=0, allowed_hosts="testserver") as service:
         schema = schemathesis.openapi.from_asgi("/openapi.json", service.app)
-        operations = [result.ok() for result in schema.get_all_operations()]
+        operations = [result.ok() for result in schema.get_all_operations()]  # type: ignore[union-attr]
         assert len(operations) == len(ROUTES)
         for operation in operations:
             for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from slatewise.cli import app
 from slatewise.service.keys import Key, KeyFileError, KeyRing, changing, new_key, read_keys, write_keys

@@ -2,10 +2,12 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from slatewise.cli import app
 from slatewise.service.routes import ROUTES
 from slatewise.service.settings import Settings
 from tests.conftest import ROOT
+from tests.postgres import throw_away_server
 from tests.serving import Server, key_file, small_catalog
 
 GUIDE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
@@ -167,3 +170,52 @@ def test_the_curl_session_of_the_guide_works(server: Server) -> None:
     assert done.returncode == 0, done.stderr + done.stdout
     assert '"duplicate":false' in done.stdout
     assert '"clicks":1' in done.stdout
+
+
+def test_two_workers_on_postgresql_act_as_one(tmp_path: Path) -> None:
+    """They share state, count together, and follow each other to a new catalogue; stopping stops both."""
+    small_catalog().save(tmp_path / "catalog")
+    with throw_away_server() as database:
+        port = str(free_port())
+        arguments = ["--store", database.url, "--workers", "2", "--port", port]
+        with Server(tmp_path, arguments, {"SLATEWISE_RATE": "0"}) as server:
+            for number in range(20):
+                with server.client() as client:
+                    slate = client.post("/v1/slates", json={"user": "anna", "k": 2}).json()
+                    assert slate["number"] == number
+                with server.client() as client:
+                    event = {"slate_id": slate["slate_id"], "clicked": [slate["items"][0]["id"]]}
+                    client.post("/v1/feedback", json=event).raise_for_status()
+            with server.client() as client:
+                figures = client.get("/metrics").text
+            assert 'slatewise_slates_total{policy="dc2b-calibrated"} 20.0' in figures
+            assert 'slatewise_policy_clicks{policy="dc2b-calibrated"} 20.0' in figures
+            small_catalog(80, seed=1).save(tmp_path / "catalog")
+            with server.client() as client:
+                client.post("/v1/catalog/reload", headers={"content-type": "application/json"}).raise_for_status()
+            assert eventually(lambda: {items_served(server) for _ in range(20)} == {80})
+            assert server.stop() == 0
+        processes = {json.loads(line)["id"].split("-")[0] for line in server.logged().splitlines() if '"id"' in line}
+        assert len(processes) == 2
+        assert server.logged().count('"stopped"') == 2
+
+
+def items_served(server: Server) -> int:
+    with server.client() as client:
+        return int(client.get("/v1/catalog").json()["items"])
+
+
+def eventually(is_so: Callable[[], bool]) -> bool:
+    """Whether something becomes true within half a minute."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if is_so():
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])

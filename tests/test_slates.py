@@ -85,7 +85,7 @@ def assert_slate(choice: Choice, user: int, slate: naive.Slate) -> None:
 
 
 @given(seed=SEEDS, n_items=st.integers(1, 14), dim=st.integers(1, 4), k=st.integers(1, 9))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_dpp_greedy_is_the_determinant_greedy(seed: int, n_items: int, dim: int, k: int) -> None:
     logits, vectors, available = world(seed, n_items, dim)
     alpha = float(np.random.default_rng(seed).choice([0.01, 0.5, 1.0, 3.0]))
@@ -127,7 +127,7 @@ def test_top_k_sorts_by_score_then_index(seed: int, n_items: int, k: int) -> Non
 
 
 @given(seed=SEEDS, rule=st.sampled_from(PRUNED), k=st.integers(1, 8), n_items=st.sampled_from([20, 60, 300]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_pruning_changes_nothing(seed: int, rule: str, k: int, n_items: int) -> None:
     logits, vectors, available = world(seed, n_items, dim=3)
     random = np.random.default_rng(seed)
@@ -376,11 +376,13 @@ def test_products_have_the_same_bits_in_one_call_and_in_a_loop(seed: int, dim: i
 
 
 def promise(seed: int, n_items: int, level: float, scale: float, available: Available) -> tuple[Bounds, Floats]:
-    """Linear scores far from zero, so that float32 cannot tell them apart; also the scores themselves."""
+    """Large parts that cancel to nearly equal scores, which float32 cannot tell apart; also the scores themselves."""
     random = np.random.default_rng(seed)
     table = ItemVectors.of(random.normal(size=(n_items, 5)).astype(np.float32))
-    offsets, weights = level * (1.0 + 1e-8 * random.normal(size=n_items)), scale * random.normal(size=5)
-    exact = table.products(np.arange(n_items), weights) + offsets
+    weights = scale * random.normal(size=5)
+    products = table.products(np.arange(n_items), weights)
+    offsets = level * (1.0 + 1e-8 * random.normal(size=n_items)) - products
+    exact = products + offsets
     bounds = LinearBounds.of(np.asarray(table.table, dtype=np.float32), offsets)
     return bounds.promise(weights, available, exact.__getitem__), exact
 
@@ -390,7 +392,7 @@ SCALES = st.sampled_from([0.0, 1e-40, 1e-6, 1.0, 1e6, 1e36, 1e40])
 
 
 @given(seed=SEEDS, level=LEVELS, scale=SCALES, k=st.integers(1, 12), gone=st.integers(0, 40), some=st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_float32_bounds_find_the_float64_slate(
     seed: int, level: float, scale: float, k: int, gone: int, some: bool
 ) -> None:
@@ -414,7 +416,7 @@ def test_without_their_error_the_bounds_would_lie() -> None:
     """Negative control: float32 bounds that are taken at their word lose items that belong into the slate."""
     wrong = 0
     for seed in range(40):
-        bounds, exact = promise(seed, 400, 1e3, 1e-6, Available.of(400))
+        bounds, exact = promise(seed, 400, 1e3, 1e3, Available.of(400))
         with pruning(1):
             chosen = slates.top_k_alone(replace(bounds, error=0.0), 5).items[0].tolist()
         wrong += chosen != naive.top_k(exact, np.ones(400, dtype=bool), 5)

@@ -65,7 +65,7 @@ def test_rows_come_back_as_they_went(store: Store, user: str) -> None:
 
 
 def test_numbers_come_back_to_the_last_bit(store: Store) -> None:
-    values = [0.1 + 0.2, 1e-310, 1.7976931348623157e308, -0.5, 5.0, 2**53 + 0.0]
+    values = [0.1 + 0.2, 1e-310, 1.7976931348623157e308, -0.5, 5.0, 5, -0.0, 2**53 + 0.0]
     for number, value in enumerate(values):
         do(store, methodcaller("add_slate", slate("u", number, created_at=value, variety=value)))
     assert [(row.created_at, row.variety) for row in everything(store, "u")[1]] == [(v, v) for v in values]

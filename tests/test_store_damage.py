@@ -14,7 +14,7 @@ from slatewise.store.sqlite import SqliteStore
 from slatewise.store.transaction import SqlTransaction
 from tests.store_rows import answer, do, fill, one_more, slate
 
-USERS = [f"person {number:02}" for number in range(10)]
+USERS = [f"person {number:02}" for number in range(6)]
 N_FLIPS = 200
 
 
@@ -156,6 +156,12 @@ def test_a_damaged_user_is_admitted_and_mended_by_the_next_write(store: Store, c
     assert store.read(lambda t: len(t.slates_of("u"))) == 4
 
 
+def test_damage_is_admitted_also_of_a_user_without_slates(store: Store) -> None:
+    do(store, one_more("w"))
+    statement(store, "UPDATE users SET belief = NULL WHERE user_id = 'w'")
+    assert store.read(lambda t: t.lock("w")) == UserRow("w", damaged=True)
+
+
 def test_a_lost_user_is_admitted(store: Store) -> None:
     statement(store, "DELETE FROM users WHERE user_id = 'u'")
     assert do(store, lambda t: t.lock("u")) == UserRow("u", n_slates=3, damaged=True)
@@ -189,5 +195,5 @@ def test_a_damaged_answer_is_refused_by_name(store: Store, change: str) -> None:
 @pytest.mark.parametrize("table", ["slates", "answers"])
 def test_a_row_lost_from_the_log_is_noticed(store: Store, table: str) -> None:
     statement(store, f"DELETE FROM {table} WHERE slate_id = 'slate 2 of u'")  # noqa: S608
-    with pytest.raises(StoreDamagedError, match="'u' has 2 rows where 3"):
+    with pytest.raises(StoreDamagedError, match="a user has 2 rows where 3"):
         store.read(lambda t: (t.slates_of("u"), t.answers_of("u")))

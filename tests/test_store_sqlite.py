@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from slatewise.store import (
     open_store,
 )
 from slatewise.store.group_commit import GroupCommit
-from slatewise.store.protocol import Transaction, UserRow
+from slatewise.store.protocol import Counts, Transaction, UserRow
 from slatewise.store.sqlite import SqliteStore
 from slatewise.store.sqlite_file import filesystem_of
 from tests.conftest import missing
@@ -283,6 +283,25 @@ def test_a_full_disk_is_said_and_survived(store: SqliteStore) -> None:
     on_connection(store, lambda c: c.pragma("max_page_count", pages + 1000))
     do(store, lambda t: t.save_user(UserRow("v", "stamp", 1, "space", big)))
     assert rows_of(store, "v")[0].belief == big
+
+
+def test_a_work_that_does_not_mind_a_full_disk_still_leaves_nothing(store: SqliteStore) -> None:
+    """SQLite has undone the transaction by then; what the work writes afterwards must not be kept on its own."""
+    pages = on_connection(store, lambda c: c.pragma("page_count"))
+    on_connection(store, lambda c: c.pragma("max_page_count", pages + 3))
+
+    def stubborn(t: Transaction) -> None:
+        for _ in range(3):
+            with suppress(StoreError):
+                t.add_slate(slate("u", 0, items=("x" * 100_000,)))
+        t.count("u", "dc2b", Counts(1, 1, 1, 1.0))
+
+    with held_up(store):
+        works: list[Callable[[Transaction], Any]] = [one_more("v"), stubborn, one_more("v")]
+        futures = [store.submit(work) for work in works]
+    assert [type(future.exception(timeout=30)) for future in futures] == [type(None), StoreFullError, type(None)]
+    assert store.read(lambda t: t.totals()) == []
+    assert rows_of(store, "v")[0].n_slates == 2
 
 
 @pytest.fixture

@@ -16,22 +16,29 @@ def main() -> None:
         from slatewise.cli import app
     except ModuleNotFoundError as error:
         sys.exit(f"error: the command line needs {error.name}: pip install 'slatewise[train]'")
-    from slatewise.data.tables import DataError
-
     signal.signal(signal.SIGINT, _stop)
     try:
         app()
-    except (DataError, CatalogError, ArithmeticError) as error:
-        sys.exit(f"error: {error}")
     except ModuleNotFoundError as error:
         missing = f"{error.name} is not installed here: pip install 'slatewise[all]'"
         sys.exit(f"error: {missing if error.name else error}")
+    except _mendable() as error:
+        sys.exit(f"error: {error}")
     except OSError as error:
         sys.exit(f"error: {error.strerror or error}: {error.filename}" if error.filename else f"error: {error}")
     except SystemExit as stop:
         if stop.code == INTERRUPTED:
             print("interrupted; nothing was left half done", file=sys.stderr)
         raise
+
+
+def _mendable() -> tuple[type[Exception], ...]:
+    """Errors whose words tell a user the way out; a machine that only serves has no tables to go wrong."""
+    try:
+        from slatewise.data.tables import DataError
+    except ModuleNotFoundError:
+        return CatalogError, ArithmeticError
+    return CatalogError, ArithmeticError, DataError
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -3,6 +3,7 @@
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 from slatewise.catalog import Catalog
 from slatewise.policies import State
 from slatewise.recommender import Recommender, states
+from slatewise.store import open_store
+from slatewise.store.protocol import Transaction
 from tests.durability.notes import Notes
-from tests.durability.served import Place, start
-from tests.durability.visitors import visiting
+from tests.durability.served import Caller, Place, start
+from tests.durability.visitors import Visitor
 
 LEARNERS = ("dc2b-calibrated", "dc2b", "c2ucb", "ec-bandit")
 N_SLATES = 5
@@ -42,11 +45,29 @@ def test_the_order_of_events_does_not_matter(policy: str, catalog: Catalog, tmp_
         assert states.difference(one, other) <= 1e-9
 
 
-def test_the_command_that_verifies_agrees_and_can_disagree(place: Place) -> None:
-    service = start(place)
-    with visiting(place, Notes(), 0, clients=2):
-        pass
-    service.stop()
+def verified(place: Place) -> int:
+    """Return the exit code of `slatewise store verify`."""
     command = [sys.executable, "-m", "slatewise", "store", "verify", "--store", place.store]
-    command += ["--catalog", str(place.catalog)]
-    assert subprocess.run(command, check=False).returncode == 0  # noqa: S603
+    return subprocess.run([*command, "--catalog", str(place.catalog)], check=False, capture_output=True).returncode  # noqa: S603
+
+
+def test_the_command_that_verifies_agrees_and_can_disagree(place: Place) -> None:
+    service, notes = start(place), Notes()
+    with Caller(place) as caller:
+        visitor = Visitor(place, notes, ("ann", "ben"), random.Random(0))
+        assert all(visitor.take_one(caller) for _ in range(10))
+        assert verified(place) == 0
+    service.stop()
+    assert verified(place) == 0
+    store = open_store(place.store)
+    store.submit(learn_something_else).result()
+    store.close()
+    assert verified(place) != 0
+
+
+def learn_something_else(transaction: Transaction) -> None:
+    """Change a belief as a bug would: under a checksum that fits."""
+    row = transaction.lock("ann")
+    assert row.belief is not None
+    state = states.from_bytes(row.belief)
+    transaction.save_user(replace(row, belief=states.to_bytes({**state, "shift": state["shift"] + 1e-6})))

@@ -29,6 +29,11 @@ def machine() -> dict[str, str | int]:
     }
 
 
+def load_average() -> float:
+    """Return how many processes wanted a core during the last minute."""
+    return os.getloadavg()[0]
+
+
 def _processor() -> str:
     """The model's name as the kernel knows it, or what Python knows."""
     text = CPU_INFO.read_text(errors="replace") if CPU_INFO.exists() else ""

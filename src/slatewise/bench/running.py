@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slatewise.bench.figures import FIGURES, NEEDS_DATA
-from slatewise.bench.machine import machine
+from slatewise.bench.machine import load_average, machine
 from slatewise.lab.workers import SINGLE_THREADED
 
 BLAS_THREADS = SINGLE_THREADED[:3]
@@ -18,8 +18,9 @@ BLAS_THREADS = SINGLE_THREADED[:3]
 
 @dataclass
 class Results:
-    """Measured figures by name, and why others are missing, by group."""
+    """Measured figures by name, why others are missing, by group, and how busy the machine was before."""
 
+    load_before: float = 0.0
     figures: dict[str, float] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
@@ -27,12 +28,13 @@ class Results:
         """Return everything for programs; a figure that could not be measured is null."""
         unmeasured = {name: None for name, figure in FIGURES.items() if figure.group in self.missing}
         rounded = {name: round(value, 4) for name, value in self.figures.items()}
-        return {"command": command, "machine": machine(), **_nested(unmeasured | rounded), "missing": self.missing}
+        about = {"command": command, "machine": machine(), "load_before": round(self.load_before, 2)}
+        return {**about, **_nested(unmeasured | rounded), "missing": self.missing}
 
 
 def run(groups: Iterable[str], on_group: Callable[[], None]) -> Results:
     """Measure groups; `on_group` is called as each ends."""
-    results = Results()
+    results = Results(load_average())
     with tempfile.TemporaryDirectory() as cache:
         for group in groups:
             answer = _in_a_fresh_process(group, cache)

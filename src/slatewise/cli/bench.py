@@ -15,6 +15,7 @@ from slatewise.cli.inputs import Json
 if TYPE_CHECKING:
     from slatewise.bench.running import Results
 
+BUSY = 0.7
 EXAMPLE = "Example: slatewise bench --only slate --only arms"
 
 
@@ -36,6 +37,7 @@ def bench(
     from slatewise.bench.running import run
 
     wanted = _groups(only, everything)
+    _warn_if_busy()
     with steps("measuring", len(wanted)) as one_group:
         results = run(wanted, one_group)
     document = results.document(shlex.join(["slatewise", *sys.argv[1:]]))
@@ -56,6 +58,15 @@ def _groups(only: list[str] | None, everything: bool) -> tuple[str, ...]:
     if only:
         return tuple(name for name in known if name in only)
     return known if everything else QUICK
+
+
+def _warn_if_busy() -> None:
+    """Say when other work would bend the figures: whatever takes longer is interrupted more often."""
+    from slatewise.bench.machine import load_average
+
+    load = load_average()
+    if load > BUSY:
+        tell(f"note: this machine is busy (load average {load:.1f}); the ratios will favour whichever side is quicker")
 
 
 def _print_table(results: "Results") -> None:

@@ -65,14 +65,13 @@ def _serve(settings: "Settings") -> None:
     from slatewise.service.workers import serve_together
 
     check(settings)
-    listener = listen(settings)
-    recommender = make_recommender(settings)
-    address = address_of(settings, listener.getsockname()[1])
-    stdout.print(f"serving {recommender.catalog.n_items:,} items at {address} (Ctrl-C stops)", markup=False)
-    if settings.workers == 1:
-        serve_alone(settings, listener, recommender)
-        return
-    listener.close()
+    with listen(settings) as listener:
+        recommender = make_recommender(settings)
+        address = address_of(settings, listener.getsockname()[1])
+        stdout.print(f"serving {recommender.catalog.n_items:,} items at {address} (Ctrl-C stops)", markup=False)
+        if settings.workers == 1:
+            serve_alone(settings, listener, recommender)
+            return
     recommender.close()
     serve_together(settings)
 

@@ -92,5 +92,5 @@ async def _follow(service: Service) -> None:
         await asyncio.sleep(FOLLOW_EVERY)
         try:
             await service.follow()
-        except (CatalogError, OSError) as error:
+        except (CatalogError, RequestError, OSError) as error:
             service.log.event("catalogue refused", why=str(error))

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from slatewise.catalog import CatalogError
 from slatewise.policies import POLICIES, policy_options
+from slatewise.recommender.views import RequestError
 from slatewise.service.models import ItemsQuery, PolicyView
 from slatewise.service.problems import DAMAGED_CATALOG, ProblemError
 from slatewise.service.replies import reply
@@ -47,7 +48,7 @@ async def reload_catalog(request: Request) -> Response:
     service = service_of(request)
     try:
         view = await service.reload()
-    except (CatalogError, OSError) as error:
+    except (CatalogError, RequestError, OSError) as error:
         service.metrics.reloads.labels("refused").inc()
         service.log.event("catalogue refused", why=str(error))
         raise ProblemError(DAMAGED_CATALOG, "The old catalogue goes on serving; the log says what is wrong.") from None

@@ -1,4 +1,4 @@
-"""Connections that cannot be held open for nothing: the head of a request must arrive whole, small and in time."""
+"""Connections that cannot be held open for nothing: heads must arrive whole, small and in time; answers be taken."""
 
 import asyncio
 
@@ -9,12 +9,14 @@ REFUSAL = b"HTTP/1.1 %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP, which by itself waits for ever for a head and takes one of any size."""
+    """uvicorn's HTTP, which by itself waits for ever for a head of any size and for whoever takes no answer."""
 
     header_timeout = 10.0
+    taking_timeout = 30.0
     in_head = False
     head_size = 0
     deadline: asyncio.TimerHandle | None = None
+    patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request."""
@@ -24,6 +26,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._stop_waiting()
+        self._stop_watching()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -47,6 +50,21 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_waiting()
         self.in_head, self.head_size = False, 0
         super().on_headers_complete()
+
+    def pause_writing(self) -> None:
+        """The other side takes nothing: give it a while."""
+        super().pause_writing()
+        self.patience = self.loop.call_later(self.taking_timeout, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The other side takes its answer again."""
+        self._stop_watching()
+        super().resume_writing()
+
+    def _stop_watching(self) -> None:
+        if self.patience is not None:
+            self.patience.cancel()
+            self.patience = None
 
     def _wait_for_head(self) -> None:
         self.deadline = self.loop.call_later(self.header_timeout, self._refuse, b"408 Request Timeout")

@@ -6,6 +6,8 @@ import logging
 import secrets
 import sys
 import traceback
+from collections.abc import MutableMapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,13 +23,8 @@ class Log:
         self.salt = hashlib.blake2b(salt).digest() if salt else secrets.token_bytes(32)
         self.writer: Any = structlog.wrap_logger(
             structlog.WriteLogger(file or sys.stderr),
-            processors=[
-                structlog.processors.add_log_level,
-                structlog.processors.TimeStamper(fmt="iso", utc=True),
-                structlog.processors.JSONRenderer(json.dumps),
-            ],
+            processors=[_as_line],
             wrapper_class=structlog.BoundLogger,
-            cache_logger_on_first_use=True,
         ).bind()
 
     def request(self, exchange: Exchange, method: str, route: str, seconds: float) -> None:
@@ -57,6 +54,11 @@ class Log:
     def hashed(self, user: str) -> str:
         """Return a name for a user that leads back to them only with the key."""
         return hashlib.blake2b(user.encode(), digest_size=8, key=self.salt).hexdigest()
+
+
+def _as_line(_: Any, level: str, event: MutableMapping[str, Any]) -> str:
+    """Write an event as JSON; one step instead of structlog's three, since every request takes it."""
+    return json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "level": level, **event})
 
 
 class JsonHandler(logging.Handler):

@@ -6,7 +6,8 @@ import math
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
+from starlette.types import Receive
 
 from slatewise.service.problems import MALFORMED, MEDIA_TYPE, TIMEOUT, TOO_LARGE, ProblemError, invalid
 
@@ -27,20 +28,21 @@ def require_json(request: Request) -> None:
         raise ProblemError(MEDIA_TYPE, "Send the header Content-Type: application/json.")
 
 
-async def read_body(request: Request, largest: int, seconds: float) -> bytes:
+async def read_body(receive: Receive, largest: int, seconds: float) -> bytes:
     """Return the body; one that is too large is read on, up to a bound, so that its sender hears the answer."""
     parts: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(seconds):
-            async for part in request.stream():
-                size += len(part)
+            more = True
+            while more and size <= MOST_DRAINED:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ProblemError(MALFORMED, "The body ended too early.", CLOSE)
+                size += len(message.get("body", b""))
+                more = message.get("more_body", False)
                 if size <= largest:
-                    parts.append(part)
-                elif size > MOST_DRAINED:
-                    break
-    except ClientDisconnect:
-        raise ProblemError(MALFORMED, "The body ended too early.", CLOSE) from None
+                    parts.append(message.get("body", b""))
     except TimeoutError:
         raise ProblemError(TIMEOUT, "The body did not arrive in time.", CLOSE) from None
     if size > largest:

@@ -52,7 +52,7 @@ def _with_body(endpoint: Callable[..., Awaitable[Response]]) -> Handler:
 
     async def serve(request: Request) -> Response:
         settings = service_of(request).settings
-        body = await read_body(request, settings.largest_body, settings.body_timeout)
+        body = await read_body(request.receive, settings.largest_body, settings.body_timeout)
         return await endpoint(request, validate(adapter, parse(body)))
 
     return serve

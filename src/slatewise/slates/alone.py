@@ -29,7 +29,7 @@ def choose_alone(promise: Promise, vectors: ItemVectors, k: int, rule: Callable[
         missed = _greedy(promise.scores(items), rule(vectors.take(items[None]), 1), chosen, items, outside)
         if missed is None:
             return chosen
-        size = max(size * greedy.CANDIDATE_GROWTH // 2, promise.reaching(missed))
+        size = max(greedy.ENLARGEMENT * size, promise.reaching(missed))
         if size * greedy.CANDIDATE_GROWTH * k > promise.n_items * (1 + np.count_nonzero(chosen.items >= 0)):
             break
     items = promise.left()

@@ -24,6 +24,7 @@ TIE = 1e-9  # relative to 1 + |gain|
 BLOCK_NUMBERS = 1 << 17  # users are worked on in blocks of about so many (user, item) pairs, to stay in the cache
 CANDIDATES_PER_PICK = 10
 TRIAL_SHARE = 8  # one user in so many is tried first
+ENLARGEMENT = 4  # each trial has at least so many times the candidates of the one before
 CANDIDATE_GROWTH = 8  # candidates must be fewer than one item in so many, else all items are looked at
 
 
@@ -95,7 +96,7 @@ def _choose_from_promising(
         needed = np.count_nonzero(bounds[~exact] >= sure[~exact, None], axis=1)
         left.append(todo[~exact][needed > largest])
         todo = todo[~exact][needed <= largest]
-        size = max(size * CANDIDATE_GROWTH // 2, int(needed.max(where=needed <= largest, initial=0)))
+        size = max(ENLARGEMENT * size, int(needed.max(where=needed <= largest, initial=0)))
     return np.concatenate([*left, todo])
 
 

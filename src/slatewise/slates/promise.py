@@ -160,7 +160,7 @@ class LinearBounds:
     @classmethod
     def of(cls, table: NDArray[np.float32], offsets: Floats) -> LinearBounds:
         """Take a table as it is and round the offsets; ZERO_VECTOR stands for whatever is lower."""
-        return cls(table, np.maximum(offsets, ZERO_VECTOR).astype(np.float32))
+        return cls(table, np.clip(offsets, ZERO_VECTOR, -ZERO_VECTOR).astype(np.float32))
 
     @cached_property
     def sizes(self) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from slatewise.store import statements
 from slatewise.store.migrations import MIGRATIONS, steps_from
 from slatewise.store.postgres_errors import explained
 from slatewise.store.protocol import StoreError, StoreUnavailableError, UserRow
@@ -95,12 +96,8 @@ def execute_on(connection: Connection, address: Address) -> Execute:
 
 def claim(execute: Execute, user: str) -> list[Values]:
     """Lock the row of a user, made if there is none, and return it."""
-    found = execute("SELECT * FROM users WHERE user_id = ? FOR UPDATE", (user,))
-    return found or execute(
-        "INSERT INTO users VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (user_id) DO UPDATE"
-        " SET user_id = excluded.user_id RETURNING *",
-        user_values(UserRow(user), (0, 0)),
-    )
+    found = execute(statements.LOCK_USER, (user,))
+    return found or execute(statements.CLAIM_USER, user_values(UserRow(user), (0, 0)))
 
 
 def commit(connection: Connection, address: Address) -> None:

@@ -10,8 +10,8 @@ from slatewise.service.models import FeedbackEvent, SlateRequest
 from slatewise.service.server import listen, uvicorn_options
 from slatewise.service.settings import load_settings
 
-SLATE = {"slate_id": "0123456789abcdefghijkl", "items": [{"id": 0}]}
-RECEIPT = {"duplicate": False}
+SLATE: dict[str, object] = {"slate_id": "0123456789abcdefghijkl", "items": [{"id": 0}]}
+RECEIPT: dict[str, object] = {"duplicate": False}
 
 
 def create_app() -> FastAPI:

@@ -53,22 +53,22 @@ async def measure(plan: Plan, catalog: Path, directory: Path, say: Say) -> dict[
 
 async def slates_alone(server: Served, plan: Plan, number: int) -> Run:
     """A thousand people ask for slates and never answer them."""
-    crowd = Crowd(_host(server), f"slates-{number}")
+    crowd = Crowd(server.host, f"slates-{number}")
     return await _measured(server, [Stream(SLATES, plan.slates, crowd.ask, ignore)], plan.seconds)
 
 
 async def feedbacks_alone(server: Served, plan: Plan, number: int) -> Run:
     """People who have a slate click it item by item; enough of them for the whole time."""
     slates = round(plan.feedbacks * plan.seconds / CLICKS_PER_SLATE)
-    crowd = Crowd(_host(server), f"feedbacks-{number}", people=slates, events=CLICKS_PER_SLATE)
-    await _prepare(server, crowd, slates)
+    crowd = Crowd(server.host, f"feedbacks-{number}", people=slates, events=CLICKS_PER_SLATE)
+    await prepare(server, crowd, slates)
     return await _measured(server, [Stream(FEEDBACKS, plan.feedbacks, crowd.answer, ignore)], plan.seconds)
 
 
 async def both(server: Served, plan: Plan, number: int) -> Run:
     """A thousand people ask for slates and click them, both at the full rate."""
-    crowd = Crowd(_host(server), f"both-{number}")
-    await _prepare(server, crowd, min(1_000, round(plan.feedbacks)))
+    crowd = Crowd(server.host, f"both-{number}")
+    await prepare(server, crowd, min(1_000, round(plan.feedbacks)))
     return await _measured(server, mixture(crowd, plan.slates, plan.feedbacks), plan.seconds)
 
 
@@ -91,7 +91,8 @@ async def recorded(server: Served, streams: list[Stream], seconds: float) -> lis
         pool.close()
 
 
-async def _prepare(server: Served, crowd: Crowd, slates: int) -> None:
+async def prepare(server: Served, crowd: Crowd, slates: int) -> None:
+    """Let people get slates, before anything is measured."""
     pool = Pool(HOST, server.port)
     await pool.open(16)
     await closed_loop.prepare(pool, crowd, slates)
@@ -106,14 +107,10 @@ async def _most(ours: Served, bare: Served, plan: Plan, number: int) -> dict[str
         for clients in (plan.clients, 1):
             pool = Pool(HOST, server.port)
             await pool.open(clients)
-            crowd = Crowd(_host(server), f"most-{number}-{clients}", events=1)
+            crowd = Crowd(server.host, f"most-{number}-{clients}", events=1)
             figures[f"{name}_{clients}"] = await closed_loop.throughput(pool, crowd, clients, seconds)
             pool.close()
     return figures | {"share": figures[f"ours_{plan.clients}"] / figures[f"bare_{plan.clients}"]}
-
-
-def _host(server: Served) -> str:
-    return f"{HOST}:{server.port}"
 
 
 def _size(server: Served) -> int:

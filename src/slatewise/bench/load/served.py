@@ -30,6 +30,11 @@ class Served:
     store: Path | None = None
 
     @property
+    def host(self) -> str:
+        """How requests name it."""
+        return f"{HOST}:{self.port}"
+
+    @property
     def resident_bytes(self) -> int:
         """Memory that the server holds now."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])

@@ -11,11 +11,9 @@ import numpy as np
 
 from slatewise.bench.figures import at_most
 from slatewise.bench.load import served
-from slatewise.bench.load.closed_loop import prepare
-from slatewise.bench.load.connection import Pool
-from slatewise.bench.load.measuring import Plan, Say, mixture, recorded
+from slatewise.bench.load.measuring import Plan, Say, mixture, prepare, recorded
 from slatewise.bench.load.open_loop import Record
-from slatewise.bench.load.served import HOST, Served
+from slatewise.bench.load.served import Served
 from slatewise.bench.load.traffic import Crowd
 from slatewise.recommender import PEOPLE_AT_HAND
 from slatewise.service.live import percentile
@@ -57,31 +55,21 @@ class Soak:
         return median(self.p99_ms[-third:]) / median(self.p99_ms[:third])
 
 
-async def watch(plan: Plan, catalog: Path, directory: Path, say: Say) -> Soak:
+async def watch(plan: Plan, catalog: Path, directory: Path, say: Say, early: int = PEOPLE_AT_HAND) -> Soak:
     """Serve people who come, stay for ten slates and go, after as many as the server keeps at hand have been there."""
     seen = Soak(plan.seconds)
     with served.slatewise(directory, catalog, plan.policy) as server:
-        say(f"{PEOPLE_AT_HAND:,} people come first, as many as are kept at hand")
-        await _fill(server)
+        say(f"{early:,} people come first, as many as are kept at hand")
+        await prepare(server, Crowd(server.host, "early", early, events=0), early)
+        crowd = Crowd(server.host, "soak", PEOPLE, VISITS)
+        await prepare(server, crowd, PEOPLE)
         say(f"{plan.slates:g} slates and {plan.feedbacks:g} feedbacks per second for {plan.seconds:g} s")
-        crowd = Crowd(f"{HOST}:{server.port}", "soak", PEOPLE, VISITS)
-        pool = Pool(HOST, server.port)
-        await pool.open(16)
-        await prepare(pool, crowd, PEOPLE)
-        pool.close()
         watching = asyncio.create_task(_look(server, seen))
         records = await recorded(server, mixture(crowd, plan.slates, plan.feedbacks), plan.seconds)
         watching.cancel()
     seen.failed = sum(int(record.summary()["failed"]) for record in records)
     seen.p99_ms = windows(records, plan.seconds)
     return seen
-
-
-async def _fill(server: Served) -> None:
-    pool = Pool(HOST, server.port)
-    await pool.open(16)
-    await prepare(pool, Crowd(f"{HOST}:{server.port}", "early", 2 * PEOPLE_AT_HAND, events=0), PEOPLE_AT_HAND)
-    pool.close()
 
 
 async def _look(server: Served, seen: Soak) -> None:

@@ -139,7 +139,7 @@ function addition(item, place, items) {
   const fresh = item.categories.filter((name) => !earlier.has(name));
   const share = unlikeness(item, items);
   const rest = fresh.length > 1 ? ` +${fresh.length - 1}` : "";
-  const words = fresh.length ? `Adds ${fresh[0]}${rest}` : `${percent(share)} unlike the rest`;
+  const words = fresh.length ? `Adds ${fresh[0]}${rest}` : `${percent(share)} different`;
   const bar = element(
     "span",
     { class: "bar plain", "--value": share, "aria-hidden": "true" },

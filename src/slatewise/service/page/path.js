@@ -10,6 +10,7 @@ const LANDMARK_REACH = [118, 104];
 const PATH_REACH = 84;
 const MOST_LANDMARKS = 10;
 const LETTER = 6.2;
+const SHIFTS = [0, -16, 16];
 
 /** Draw the path of a person; landmarks are directions, so they have a scale of their own. */
 export function drawPath(container, person) {
@@ -47,7 +48,7 @@ export function drawPath(container, person) {
   );
 }
 
-/** The landmarks that say most: strongest in the direction of the belief or against it, and not on top of each other. */
+/** The landmarks that say most: strongest in the direction of the belief or against it, each moved a little where it would cover another. */
 function chosen(landmarks, [x, y], [headX, headY]) {
   const farthest = Math.max(...landmarks.map(([, u, v]) => Math.hypot(u, v)), 1e-9);
   const ranked = landmarks
@@ -58,12 +59,14 @@ function chosen(landmarks, [x, y], [headX, headY]) {
       length: Math.hypot(u, v),
     }))
     .sort((one, other) => Math.abs(other.agreement) * other.length - Math.abs(one.agreement) * one.length);
-  const head = { name: "", x: headX, y: headY + 4 };
-  const kept = [];
-  for (const one of ranked) {
-    if (kept.length < MOST_LANDMARKS && ![head, ...kept].some((other) => overlap(one, other))) kept.push(one);
+  const kept = [{ name: "", x: headX, y: headY + 4 }];
+  for (const one of ranked.slice(0, 2 * MOST_LANDMARKS)) {
+    const spot = SHIFTS.map((shift) => ({ ...one, y: one.y + shift })).find(
+      (here) => !kept.some((other) => overlap(here, other)),
+    );
+    if (spot && kept.length <= MOST_LANDMARKS) kept.push(spot);
   }
-  return kept;
+  return kept.slice(1);
 }
 
 function placed(u, v) {

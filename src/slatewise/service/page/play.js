@@ -31,6 +31,7 @@ export function nextSlate(shown) {
     if (session().slate?.slate_id !== shown) return session();
     put({ slate_id: shown, clicked: [], retracted: [], final: true });
     await send();
+    if (session().slate?.slate_id !== shown) return session();
     return served(await askPatiently("POST", "v1/slates", wishes()), session().round + 1);
   });
 }

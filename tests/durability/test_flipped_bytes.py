@@ -1,0 +1,158 @@
+"""Flipped bytes in the store and in the catalogue: noticed, repaired or refused, never served."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from slatewise.catalog import Catalog, CatalogError
+from slatewise.catalog.model_files import MANIFEST
+from slatewise.recommender import Recommender
+from slatewise.store import StoreError, open_store, rows, transaction
+from slatewise.store.protocol import UserRow
+from tests.durability.conftest import make_catalog
+from tests.durability.served import Caller, Place, start, start_by_command
+
+USERS = tuple(f"user-{number}" for number in range(6))
+N_FLIPS = 80
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A store as it was closed, and what the recommender says about each user on it."""
+
+    path: Path
+    views: dict[str, Any]
+
+
+def views(recommender: Recommender, user: str) -> dict[str, Any]:
+    """Everything a client can see of a user, except names drawn anew."""
+    return {
+        "export": recommender.export(user),
+        "next": recommender.recommend(user, 5, preview=True),
+        "belief": recommender.explain(user),
+    }
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory, catalog: Catalog) -> Truth:
+    path = tmp_path_factory.mktemp("truth") / "slates.db"
+    draw = random.Random(0)
+    with Recommender(catalog, store=f"sqlite:///{path}") as recommender:
+        for user in USERS * 4:
+            slate = recommender.recommend(user, 5)
+            recommender.feedback(slate.slate_id or "", [item.id for item in draw.sample(slate.items, 2)])
+        return Truth(path, {user: views(recommender, user) for user in USERS})
+
+
+def flip(path: Path, place: int) -> None:
+    """Invert one byte."""
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0xFF
+    path.write_bytes(bytes(content))
+
+
+def served_wrong(truth: Truth, path: Path, catalog: Catalog) -> list[str]:
+    """Return the users about whom something untrue is said; an error is no untruth."""
+    try:
+        with Recommender(catalog, store=f"sqlite:///{path}") as recommender:
+            return [user for user in USERS if _view(recommender, user) not in (None, truth.views[user])]
+    except StoreError:
+        return []
+
+
+def _view(recommender: Recommender, user: str) -> dict[str, Any] | None:
+    try:
+        return views(recommender, user)
+    except StoreError:
+        return None
+
+
+def flips(truth: Truth, tmp_path: Path, catalog: Catalog) -> Iterator[list[str]]:
+    """Flip one byte after another, each in a copy of its own."""
+    draw = random.Random(1)
+    for number in range(N_FLIPS):
+        path = tmp_path / f"{number}.db"
+        shutil.copy(truth.path, path)
+        flip(path, draw.randrange(path.stat().st_size))
+        yield served_wrong(truth, path, catalog)
+
+
+def test_no_flipped_byte_of_the_store_is_served(truth: Truth, tmp_path: Path, catalog: Catalog) -> None:
+    assert [wrong for wrong in flips(truth, tmp_path, catalog) if wrong] == []
+
+
+def test_without_checksums_flipped_bytes_are_served(truth: Truth, tmp_path: Path, catalog: Catalog) -> None:
+    def trusting(values: rows.Values) -> Any:
+        user, stamp, n_slates, space, logged_slates, logged_answers, belief, _ = values
+        return UserRow(user, stamp, n_slates, space, belief), (logged_slates, logged_answers)
+
+    with patch.object(rows, "_is_whole", lambda *_: True), patch.object(transaction, "user_row", trusting):
+        assert any(flips(truth, tmp_path, catalog))
+
+
+def test_a_flipped_belief_is_rebuilt_from_the_log(truth: Truth, tmp_path: Path, catalog: Catalog) -> None:
+    path = tmp_path / "slates.db"
+    shutil.copy(truth.path, path)
+    store = open_store(f"sqlite:///{path}")
+    belief = store.read(lambda t: t.lock(USERS[0])).belief
+    store.close()
+    assert belief is not None
+    flip(path, path.read_bytes().index(belief) + len(belief) - 5)
+    with Recommender(catalog, store=f"sqlite:///{path}") as recommender:
+        assert dict(recommender.verify())[USERS[0]]
+        assert {user: views(recommender, user) for user in USERS} == truth.views
+        recommender.recommend(USERS[0])
+        assert dict(recommender.verify())[USERS[0]] is None
+
+
+def catalogue_files(place: Place) -> list[Path]:
+    found = sorted(place.catalog.iterdir())
+    assert MANIFEST in {path.name for path in found}
+    return found
+
+
+def test_a_flipped_catalogue_is_refused_and_the_old_one_goes_on(place: Place) -> None:
+    service = start(place)
+    preview = {"user": "ann", "k": 10, "preview": True}
+    draw = random.Random(2)
+    with Caller(place) as caller:
+        before = caller.ask("POST", "/v1/slates", preview)
+        assert before.status == 200
+        for path in catalogue_files(place):
+            whole = path.read_bytes()
+            for _ in range(5):
+                flip(path, draw.randrange(len(whole)))
+                assert caller.ask("POST", "/v1/catalog/reload", {}).status == 409
+                assert caller.ask("POST", "/v1/slates", preview) == before
+                path.write_bytes(whole)
+        assert caller.ask("POST", "/v1/catalog/reload", {}).status == 200
+        make_catalog(seed=5).save(place.catalog)
+        assert caller.ask("POST", "/v1/catalog/reload", {}).status == 200
+        assert caller.ask("POST", "/v1/slates", preview) != before
+    service.kill()
+
+
+def flip_a_vector(place: Place, catalog: Catalog) -> None:
+    """Invert a byte in the middle of the item vectors."""
+    arrays = next(path for path in catalogue_files(place) if path.suffix == ".safetensors")
+    flip(arrays, arrays.read_bytes().index(catalog.vectors.tobytes()) + 1001)
+
+
+def test_no_service_starts_on_a_flipped_catalogue(place: Place, catalog: Catalog) -> None:
+    flip_a_vector(place, catalog)
+    with pytest.raises(AssertionError, match="damaged"):
+        start_by_command(place)
+
+
+def test_without_hashes_a_flipped_catalogue_would_be_served(place: Place, catalog: Catalog) -> None:
+    flip_a_vector(place, catalog)
+    with pytest.raises(CatalogError):
+        Catalog.load(place.catalog)
+    with patch("slatewise.catalog.model_files._check_arrays_file"):
+        assert (Catalog.load(place.catalog).vectors != catalog.vectors).sum() == 1
