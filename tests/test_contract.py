@@ -10,8 +10,9 @@ from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.synthetic import WorldSize, make_world
 from slatewise.lab.simulate import Session, simulate
-from slatewise.policies import POLICIES, Policy, Slates, make_policy
+from slatewise.policies import POLICIES, Available, Policy, Slates, State, make_policy
 from slatewise.randomness import Streams, user_keys
+from slatewise.slates import greedy
 
 WORLD = make_world(WorldSize(n_users=300, n_items=120, n_categories=8, dim=5), seed=11)
 LEARNERS: dict[str, dict[str, Any]] = {
@@ -221,3 +222,81 @@ def test_unknown_names_and_options_are_refused(catalog: Catalog) -> None:
         make_policy("mmr", catalog, alpha=1)
     with pytest.raises(ValueError, match="prior is 'flat'; choose one of zero, population"):
         make_policy("dc2b", catalog, prior="flat")
+
+
+AVAILABLE = {
+    "everything": Available.of(120),
+    "some seen": Available.of(120, excluded=[3, 5, 77, 5, 119]),
+    "a category": Available.of(120, candidates=range(0, 120, 3)),
+    "a category, some seen": Available.of(120, excluded=[0, 3, 4], candidates=range(0, 120, 3)),
+    "fewer than wanted": Available.of(120, excluded=[7], candidates=[2, 7, 90]),
+    "one left": Available.of(120, excluded=range(119)),
+    "nothing left": Available.of(120, excluded=[1], candidates=[1]),
+}
+
+
+@every_policy
+@pytest.mark.parametrize("kind", AVAILABLE)
+@pytest.mark.parametrize("candidates_per_pick", [1, 10**6])
+def test_numbers_of_items_are_as_good_as_a_table(
+    name: str, kind: str, candidates_per_pick: int, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One user by numbers, by a table of one row, and in a batch, with hard pruning and with none."""
+    monkeypatch.setattr(greedy, "CANDIDATES_PER_PICK", candidates_per_pick)
+    policy, available = make_policy(name, catalog), AVAILABLE[kind]
+    state, table = policy.start(2), np.repeat(AVAILABLE[kind].table(), 2, axis=0)
+    table[1] = ~table[1]
+    for step in range(3):
+        batch = policy.select(state, table, 6, streams(2, step))
+        one = {key: array[:1] for key, array in state.items()}
+        for form in (available, table[:1]):
+            alone = policy.select(one, form, 6, streams(1, step))
+            check_slates(alone, table[:1], 6)
+            for field in ("items", "probability", "deviation", "diversity_gain"):
+                expected = getattr(batch, field)[:1]
+                np.testing.assert_allclose(getattr(alone, field), expected, rtol=1e-8, atol=1e-9, err_msg=field)
+        state = policy.update(state, batch, (batch.items % 3 == 0) & (batch.items >= 0))
+
+
+@every_policy
+def test_what_one_user_may_see_is_not_taken_for_a_batch(name: str, catalog: Catalog) -> None:
+    policy = make_policy(name, catalog)
+    with pytest.raises(ValueError, match="give a table of booleans"):
+        policy.select(policy.start(2), Available.of(catalog.n_items), 3, streams(2))
+
+
+@every_policy
+def test_available_of_another_catalogue_is_refused(name: str, catalog: Catalog) -> None:
+    policy = make_policy(name, catalog)
+    with pytest.raises(ValueError, match="119"):
+        policy.select(policy.start(1), Available.of(119), 3, streams(1))
+
+
+def evidence(policy: Policy, state: State, slates: Slates, clicks: np.ndarray[Any, Any]) -> State:
+    after = policy.update(state, slates, clicks)
+    return {key: after[key] - state[key] for key in state}
+
+
+@every_policy
+def test_additive_policies_learn_the_same_whatever_they_knew(name: str, catalog: Catalog) -> None:
+    """And the others do not: a policy that could be additive must say so."""
+    policy = make_policy(name, catalog)
+    start = policy.start(4)
+    slates = policy.select(start, np.ones((4, catalog.n_items), dtype=bool), 5, streams(4))
+    learned = policy.update(start, slates, slates.items % 2 == 0)
+    clicks = slates.items % 3 == 0
+    first, later = evidence(policy, start, slates, clicks), evidence(policy, learned, slates, clicks)
+    same = all(np.allclose(first[key], later[key], rtol=1e-9, atol=1e-12) for key in start)
+    assert same == policy.additive
+
+
+@every_policy
+def test_matrices_of_a_state_are_symmetric_to_the_last_bit(name: str, catalog: Catalog) -> None:
+    policy = make_policy(name, catalog)
+    state, available = policy.start(3), np.ones((3, catalog.n_items), dtype=bool)
+    for step in range(3):
+        slates = policy.select(state, available, 7, streams(3, step))
+        state = policy.update(state, slates, slates.items % 3 == 0)
+    for array in state.values():
+        if array.ndim == 3:
+            np.testing.assert_array_equal(array, np.swapaxes(array, 1, 2))

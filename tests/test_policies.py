@@ -1,15 +1,18 @@
 """Each policy against its textbook formulas, one user at a time."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from slatewise.catalog import Catalog
-from slatewise.policies import make_policy
+from slatewise.policies import Available, make_policy
+from slatewise.policies.calibrated import Calibrated
 from slatewise.policies.ease import Ease
 from slatewise.randomness import Streams, user_keys
+from slatewise.slates import ItemVectors
 from tests import naive
 
 N_ITEMS, DIM = 30, 4
@@ -209,3 +212,58 @@ def test_ec_bandit_by_its_textbook(clicked: bool, soft: bool, catalog: Catalog) 
         np.testing.assert_allclose(
             np.linalg.solve(after[f"{name}_precision"][0], after[f"{name}_shift"][0]), mean, rtol=1e-4, atol=1e-8
         )
+
+
+def large_catalog(n_items: int = 6_000) -> Catalog:
+    """Enough items that pruning has something to leave out."""
+    random = np.random.default_rng(2)
+    names = [("A", "B", "A|C", "", "B|C|D", "D")[item % 6] for item in range(n_items)]
+    plain = Catalog.from_vectors(range(n_items), random.normal(size=(n_items, DIM)), categories=names)
+    mean, log_odds = random.normal(size=DIM), random.normal(size=n_items) - 2.0
+    return replace(plain, population_mean=mean, log_odds=log_odds)
+
+
+@pytest.mark.parametrize("name", ["dc2b", "dc2b-calibrated", "c2ucb", "ec-bandit", "mmr", "dpp-map", "popular"])
+def test_one_user_needs_no_table_of_scores(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slates of a batch, with exact scores of a small part of the items and no float64 copy of the vectors."""
+    policy, n_items, scored = make_policy(name, large_catalog()), 6_000, [0]
+    products = ItemVectors.products
+
+    def counted(self: ItemVectors, items: naive.Integers, direction: naive.Floats) -> naive.Floats:
+        scored[0] += items.size
+        return products(self, items, direction)
+
+    monkeypatch.setattr(ItemVectors, "products", counted)
+    state, available = policy.start(3), np.ones((3, n_items), dtype=bool)
+    for step in range(3):
+        slates = policy.select(state, available, 10, Streams(0, user_keys([1, 2, 3]), step))
+        for user in range(3):
+            fresh = make_policy(name, policy.catalog)
+            one = {key: array[user : user + 1] for key, array in state.items()}
+            seen = Available.of(n_items, np.flatnonzero(~available[user]))
+            alone = fresh.select(one, seen, 10, Streams(0, user_keys([user + 1]), step))
+            np.testing.assert_array_equal(alone.items[0], slates.items[user])
+            assert not isinstance(vars(fresh).get("vectors"), np.ndarray)
+        state = policy.update(state, slates, slates.items % 3 == 0)
+        np.put_along_axis(available, slates.items, False, axis=1)
+    if name != "c2ucb":  # its bound is loose where all estimates are alike
+        assert scored[0] < 9 * n_items / 4
+
+
+def test_another_diversity_shares_everything_prepared() -> None:
+    catalog = large_catalog()
+    policy = Calibrated(catalog, diversity=0.5, temperature=0.1)
+    other = policy.with_diversity(0.9)
+    plain = make_policy("dc2b-calibrated", catalog, diversity=0.9, temperature=0.1)
+    state = plain.start(1)
+    for step in range(3):
+        seen = Available.of(catalog.n_items, range(step))
+        expected = plain.select(state, seen, 10, streams(step))
+        np.testing.assert_array_equal(other.select(state, seen, 10, streams(step)).items, expected.items)
+        state = plain.update(state, expected, expected.items % 3 == 0)
+    assert (policy.select(state, seen, 10, streams(2)).items != expected.items).any()
+    assert (policy.diversity, other.diversity) == (0.5, 0.9)
+    for table in ("bounds", "stored_vectors", "rates", "noise", "category_sets"):
+        assert vars(other)[table] is vars(policy)[table]
+    with pytest.raises(ValueError, match=r"diversity is 1\.5"):
+        policy.with_diversity(1.5)

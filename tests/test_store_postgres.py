@@ -246,6 +246,11 @@ def test_a_server_that_commits_lazily_is_told_not_to(url: str) -> None:
     assert setting == "on"
 
 
+def test_an_address_that_is_wrong_says_what_is_wrong(postgres_server: Server) -> None:
+    with pytest.raises(StoreUnavailableError, match='database "nowhere" does not exist'):
+        open_store(postgres_server.url.replace("/postgres", "/nowhere"))
+
+
 def test_the_password_is_never_shown(postgres_server: Server) -> None:
     secret = "open-sesame"  # noqa: S105
     shown = ""

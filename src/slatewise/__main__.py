@@ -6,6 +6,7 @@ from types import FrameType
 from typing import NoReturn
 
 from slatewise.catalog.model_files import CatalogError
+from slatewise.store.protocol import StoreError
 
 INTERRUPTED = 130
 
@@ -37,8 +38,8 @@ def _mendable() -> tuple[type[Exception], ...]:
     try:
         from slatewise.data.tables import DataError
     except ModuleNotFoundError:
-        return CatalogError, ArithmeticError
-    return CatalogError, ArithmeticError, DataError
+        return CatalogError, StoreError, ArithmeticError
+    return CatalogError, StoreError, ArithmeticError, DataError
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -11,7 +11,7 @@ from slatewise.catalog import Catalog
 from tests.durability.served import Place
 
 FEW_ROUNDS = 4
-FEW_UPDATES = 2_000
+FEW_UPDATES = 1_000
 FIGURES = pytest.StashKey[list[str]]()
 
 Tell = Callable[[str], None]

@@ -78,7 +78,7 @@ def on_a_small_disk(store: Store) -> Store:
     """Let the database grow by a few pages only, until somebody makes space."""
     assert isinstance(store, SqliteStore)
     assert store._writer is not None
-    store._writer.between_commits(lambda one: one.pragma("max_page_count", one.pragma("page_count") + 4)).result()
+    store._writer.between_commits(lambda one: one.pragma("max_page_count", one.pragma("page_count") + 2)).result()
     threading.Thread(target=_make_space, args=(store,), daemon=True).start()
     return store
 

@@ -67,7 +67,7 @@ def test_a_store_that_acknowledges_what_it_has_no_room_for_is_caught(place: Plac
     try:
         with Caller(place) as caller:
             visitor = Visitor(place, notes, ("ann", "ben"), random.Random(0))
-            for _ in range(300):
+            for _ in range(100):
                 visitor.take_one(caller)
             assert complaints(notes, {user: caller.export(user) for user in notes.users})
     finally:

@@ -58,7 +58,6 @@ def test_the_command_that_verifies_agrees_and_can_disagree(place: Place) -> None
         assert all(visitor.take_one(caller) for _ in range(10))
         assert verified(place) == 0
     service.stop()
-    assert verified(place) == 0
     store = open_store(place.store)
     store.submit(learn_something_else).result()
     store.close()

@@ -6,7 +6,7 @@ import sys
 from contextlib import redirect_stderr, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -40,7 +40,7 @@ def demo(
     from slatewise.store import StoreError
 
     _check_place(out)
-    _catalog(_data(), out)
+    _train(_data(), out)
     try:
         _serve(out, port, browser, check)
     except (BadSettingsError, StoreError) as error:
@@ -72,7 +72,7 @@ def _data() -> "Dataset":
         return make_world().dataset
 
 
-def _catalog(dataset: "Dataset", out: Path) -> "Catalog":
+def _train(dataset: "Dataset", out: Path) -> None:
     """Train, unless the very same was trained before."""
     from slatewise.catalog import Catalog, CatalogError
     from slatewise.catalog.embeddings import BprSettings
@@ -80,13 +80,10 @@ def _catalog(dataset: "Dataset", out: Path) -> "Catalog":
     settings = BprSettings()
     wanted = (__version__, {"method": "bpr", **asdict(settings)}, dataset.digest)
     with suppress(CatalogError):
-        found = Catalog.load(out)
-        if _made_from(found) == wanted:
+        if _made_from(Catalog.load(out)) == wanted:
             tell(f"the catalogue in {out} is up to date")
-            return found
-    catalog = train_catalog(dataset, settings)
-    catalog.save(out)
-    return catalog
+            return
+    train_catalog(dataset, settings).save(out)
 
 
 def _made_from(catalog: "Catalog") -> tuple[object, ...]:
@@ -103,6 +100,8 @@ def _serve(out: Path, port: int, browser: bool, check: bool) -> None:
     listener = _listen(settings)
     recommender = make_recommender(settings)
     visitor = Visitor(listener.getsockname()[1], checks=check, browses=browser)
+    if visitor.port != port:
+        tell(f"port {port} is taken, so the demo takes {visitor.port}")
     stdout.print(f"the page is at {visitor.address} (Ctrl-C stops)", markup=False, soft_wrap=True)
     visitor.start()
     try:
@@ -122,12 +121,11 @@ def _serve_with_log(settings: "Settings", listener: socket.socket, recommender: 
 
 
 def _settings(out: Path, port: int) -> "Settings":
-    """Serve this machine only, without keys, whatever the surroundings say."""
-    from slatewise.service.settings import Settings
+    """Serve this machine only, and without keys."""
+    from slatewise.service.settings import load_settings
 
     store, keys = f"sqlite:///{out / 'slates.db'}", out / "keys.json"
-    chosen: dict[str, Any] = {"catalog": out, "store": store, "host": "127.0.0.1", "port": port, "keys": keys}
-    return Settings(**chosen)
+    return load_settings({"catalog": out, "store": store, "host": "127.0.0.1", "port": port, "keys": keys})
 
 
 def _listen(settings: "Settings") -> socket.socket:
@@ -138,8 +136,5 @@ def _listen(settings: "Settings") -> socket.socket:
     last = min(settings.port + PORTS_TRIED, 65_535)
     for port in range(settings.port, last):
         with suppress(BadSettingsError):
-            listener = listen(settings.model_copy(update={"port": port}))
-            if port != settings.port:
-                tell(f"port {settings.port} is taken, so the demo takes {port}")
-            return listener
+            return listen(settings.model_copy(update={"port": port}))
     return listen(settings.model_copy(update={"port": last}))

@@ -58,9 +58,9 @@ def download(url: str, target: Path, progress: Progress, patience: Patience = PA
 
 def pip_download(requirement: str, directory: Path, timeout: float = PIP_TIMEOUT_SECONDS) -> Path:
     """Fetch one wheel, without its dependencies and without running any of it, and return its path."""
-    options = ("--no-deps", "--only-binary", ":all:", "--quiet", "--disable-pip-version-check", "--no-input")
-    options += ("--retries", "1")
-    command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(directory), requirement]
+    options = ["--no-deps", "--only-binary", ":all:", "--quiet", "--disable-pip-version-check", "--no-input"]
+    command = [sys.executable, "-m", "pip", "download", *options, "--retries", "1"]
+    command += ["--dest", str(directory), requirement]
     try:
         done = subprocess.run(  # noqa: S603 (the command is fixed, the requirement comes from our registry)
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout

@@ -118,8 +118,7 @@ class C2Ucb:
         weights, spread = self.length * theta, self.length**2 * inverse
 
         def scores(items: Integers) -> Floats:
-            rows = self.catalog.vectors[items].astype(np.float64)
-            width = np.sqrt(np.maximum(((rows @ spread) * rows).sum(axis=1), 0.0))
+            width = np.sqrt(np.maximum(self.stored_vectors.forms(items, spread), 0.0))
             upper: Floats = self.stored_vectors.products(items, weights) + self.exploration * width
             return upper
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -27,6 +27,7 @@ from slatewise.recommender.views import (
     UnknownSlateError,
 )
 from slatewise.store import Store, StoreDamagedError, open_store
+from slatewise.store.export import exported
 from slatewise.store.protocol import CLOSED, ItemId, Transaction
 
 __all__ = ["ConflictError", "Recommender", "RequestError", "Slate", "SlateItem", "UnknownSlateError"]
@@ -155,12 +156,10 @@ class Recommender:
     def export(self, user: str) -> dict[str, Any]:
         """Return everything that is kept about a user, ready for JSON."""
         check_id("user", user)
-        slates, answers = self.store.read(lambda t: (t.slates_of(user), t.answers_of(user)))
-        if not slates:
+        kept = exported(self.store, user)
+        if kept is None:
             raise RequestError("nothing is kept about this user")
-        without_user = [{name: value for name, value in asdict(row).items() if name != "user"} for row in slates]
-        events = [{name: value for name, value in asdict(row).items() if name != "user"} for row in answers]
-        return {"user": user, "slates": without_user, "answers": events}
+        return kept
 
     def forget(self, user: str) -> bool:
         """Remove everything about a user; say whether there was anything."""

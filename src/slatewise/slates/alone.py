@@ -22,16 +22,19 @@ def choose_alone(promise: Promise, vectors: ItemVectors, k: int, rule: Callable[
     the fewer they must be.
     """
     chosen, size = nothing(1, k), greedy.CANDIDATES_PER_PICK * k
-    while size * greedy.CANDIDATE_GROWTH <= promise.n_items:
+    largest = promise.n_items // greedy.CANDIDATE_GROWTH
+    while size <= largest:
         items, outside = promise.best(size)
-        if items.size * greedy.CANDIDATE_GROWTH > promise.n_items or outside == np.inf:
+        if items.size > 2 * largest or outside == np.inf:
             break
         missed = _greedy(promise.scores(items), rule(vectors.take(items[None]), 1), chosen, items, outside)
         if missed is None:
             return chosen
-        size = max(greedy.ENLARGEMENT * size, promise.reaching(missed))
-        if size * greedy.CANDIDATE_GROWTH * k > promise.n_items * (1 + np.count_nonzero(chosen.items >= 0)):
+        wanted = max(min(greedy.ENLARGEMENT * size, largest), promise.reaching(missed))
+        n_proven = np.count_nonzero(chosen.items >= 0)
+        if wanted < 2 * size or wanted * k > largest * (1 + n_proven):
             break
+        size = wanted
     items = promise.left()
     if items.size * 2 < len(vectors.table):
         _greedy(promise.scores(items), rule(vectors.take(items[None]), 1), chosen, items)

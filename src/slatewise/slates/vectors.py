@@ -105,6 +105,15 @@ class ItemVectors:
             total[part] = Candidates(columns, total[None]).dot(direction[None])[0]
         return total
 
+    def forms(self, items: Integers, matrix: Floats) -> Floats:
+        """Return xᵀMx of some items (n,) for one matrix (dim, dim)."""
+        total = np.empty(items.size)
+        for first in range(0, items.size, GATHERED):
+            part = slice(first, first + GATHERED)
+            rows = self.table[items[part]].astype(np.float64)
+            total[part] = np.add.reduce((rows @ matrix) * rows, axis=1)
+        return total
+
 
 def _is_small(shape: tuple[int, ...]) -> bool:
     """Whether to add up along the first axis (dim, n_rows, n_candidates) in one call.

@@ -34,7 +34,7 @@ def explained(error: psycopg.Error, where: str) -> StoreError:
         kind, meaning = MEANINGS[error.sqlstate]
         return kind(f"{where}: {meaning}")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return LostError(f"{where} cannot be reached; is the server running?")
+        return LostError(f"{where} cannot be reached: {' '.join(str(error).split())}")
     if isinstance(error, psycopg.DataError):
         return StoreError(f"{where} cannot keep this value: {error.diag.message_primary or 'NUL in a text'}")
     return StoreError(f"{where}: {error.diag.message_primary or type(error).__name__}")
