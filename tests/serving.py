@@ -105,6 +105,17 @@ def local(directory: Path, recommender: Recommender | None = None, **settings: A
         client.close()
 
 
+def new_slate(service: Local, user: str = "anna", **wishes: Any) -> dict[str, Any]:
+    answer = service.client.post("/v1/slates", json={"user": user, **wishes})
+    assert answer.status_code == 201, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def reload(service: Local) -> httpx.Response:
+    return service.client.post("/v1/catalog/reload", headers={"content-type": "application/json"})
+
+
 @dataclass
 class Server:
     """`slatewise serve` as its own process."""

@@ -97,8 +97,8 @@ SLATES: dict[str, bytes] = {
     "a trailing comma": b'{"user": "m",}',
     "single quotes": b"{'user': 'm'}",
     "pickle": b"\x80\x04\x95\x1e\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins",
-    "just above 256 KB": b'{"user": "' + b"m" * 262_144 + b'"}',
-    "10 MB": b'{"user": "' + b"m" * 10_000_000 + b'"}',
+    "just above 256 KB": b'{"user": "m"}'.ljust(262_145),
+    "10 MB": b'{"user": "m"}'.ljust(10_000_000),
 }
 FEEDBACK: dict[str, bytes] = {
     "unknown slate": b'{"slate_id": "%s", "clicked": []}' % MARKER.encode(),
@@ -148,6 +148,7 @@ def test_the_hostile_list(server: Server) -> None:
                 answer = client.post(path, content=content, headers=headers)
                 try:
                     assert_harmless(answer)
+                    assert (answer.status_code == 413) == (len(body) > 262_144)
                 except AssertionError as error:
                     raise AssertionError(f"{path}: {name}: {error}") from error
     assert everything(server) == before
@@ -163,6 +164,9 @@ def test_the_same_requests_are_served_when_they_are_not_hostile(server: Server) 
         assert (
             client.post("/v1/feedback", json={"slate_id": slate.json()["slate_id"], "clicked": []}).status_code == 200
         )
+        largest = json.dumps({"user": "x", "preview": True}).encode().ljust(262_144)
+        headers = {"content-type": "application/json"}
+        assert client.post("/v1/slates", content=largest, headers=headers).status_code == 200
         tiny = client.post("/v1/slates", json={"user": "x", "diversity": 1e-320, "preview": True})
         assert tiny.status_code == 200
     assert everything(server) != before

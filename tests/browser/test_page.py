@@ -94,8 +94,13 @@ def test_a_card_says_why_it_is_here(visit: Visit) -> None:
     words = f"{round(100 * item['probability'])} % ± {round(100 * item['deviation'])}"
     expect(someone.cards.first.locator(".chance .value")).to_have_text(words)
     expect(someone.cards.first.locator(".addition .value")).to_contain_text(f"Adds {item['categories'][0]}")
-    someone.like(0, 1, 2)
-    someone.more()
+    liked = set()
+    while not (close := [item for item in someone.slate()["items"] if item["because"] is not None]):
+        someone.like_all(lambda item: item["reason"] == "crowd favourite")
+        liked |= {item["id"] for item in someone.slate()["items"]}
+        someone.more()
+    assert {item["because"] for item in close} <= liked
+    expect(someone.page.locator(".reason.close")).to_have_count(len(close))
     expect(someone.page.locator(".reason.close cite").first).to_be_visible()
 
 

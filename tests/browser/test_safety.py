@@ -71,7 +71,7 @@ def test_a_title_stays_text(visit: Visit, odd: Server) -> None:
 
 def test_markup_would_be_seen(visit: Visit, odd: Server) -> None:
     someone = visit(odd)
-    someone.page.evaluate("(title) => { document.querySelector('.card h3').innerHTML = title }", "<img src=x>")
+    someone.page.evaluate("(title) => { document.querySelector('.card h2').innerHTML = title }", "<img src=x>")
     assert markup(someone) == 1
 
 

@@ -45,7 +45,7 @@ class Visitor:
         return self.page.locator(".card")
 
     def titles(self) -> list[str]:
-        return self.page.locator(".card h3").all_inner_texts()
+        return self.page.locator(".card h2").all_inner_texts()
 
     @property
     def round(self) -> str:
@@ -61,7 +61,7 @@ class Visitor:
 
     def like(self, *places: int) -> None:
         for place in places:
-            self.cards.nth(place).locator("h3").click()
+            self.cards.nth(place).locator("h2").click()
 
     def liked(self) -> list[int]:
         pressed = self.page.locator(".like").evaluate_all("all => all.map(one => one.ariaPressed === 'true')")

@@ -33,4 +33,4 @@ def exchange_of(scope: Scope) -> Exchange:
 
 def route_of(scope: Scope) -> str:
     """Return the template of the route that answered, never the path itself."""
-    return getattr(scope.get("route"), "path", "unmatched")
+    return getattr(scope.get("route"), "path", "files" if "endpoint" in scope else "unmatched")

@@ -4,8 +4,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
-LARGEST_HEAD = 64 << 10
 LENGTH = b"content-length:"
 LOST = 0
 """The status of an answer that never came, because the connection broke."""
@@ -46,8 +46,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep what bytes are written to."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)
 
     def ask(self, request: bytes, listener: Listener) -> None:
         """Send a request; the listener hears the answer."""
@@ -119,7 +118,7 @@ class Pool:
 
     def _freed(self, connection: Connection) -> None:
         if self.waiting:
-            connection.ask(*self.waiting.popleft())
+            asyncio.get_running_loop().call_soon(connection.ask, *self.waiting.popleft())
         else:
             self.free.append(connection)
 

@@ -1,6 +1,6 @@
 """What `make load` measures, in the order in which it runs, and the bounds that it is held against."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -31,6 +31,21 @@ class Plan:
     runs: int = 3
     clients: int = 32
     policy: str = "dc2b-calibrated"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure for people: what, how much, its bound and whether it is kept, if it has one."""
+
+    words: str
+    measured: str
+    bound: Bound | None = None
+    is_met: bool = True
+
+    def cells(self) -> tuple[str, str, str, str]:
+        """Return the row of a table."""
+        verdict = "" if self.bound is None else "met" if self.is_met else "missed"
+        return self.words, self.measured, str(self.bound or ""), verdict
 
 
 Say = Callable[[str], None]
@@ -117,23 +132,29 @@ def _size(server: Served) -> int:
     return 0 if server.store is None or not server.store.exists() else server.store.stat().st_size
 
 
-def verdicts(plan: Plan, measured: Mapping[str, Any]) -> list[tuple[str, str, str, bool]]:
-    """Return each promise, what was found (the median of the runs, then all), its bound, and whether it holds."""
-    rows = []
-    for setting in ("alone", "mixed"):
-        for name, bound in BOUNDS.items():
-            runs = [run[name] for run in measured[setting]]
-            latencies, failed = [run["p99_ms"] for run in runs], sum(int(run["failed"]) for run in runs)
-            words = f"{runs[0]['rate']:g} {name}/s, {setting}: 99th percentile, ms" + f" ({failed} failed)" * (
-                failed > 0
-            )
-            rows.append((words, _listed(latencies), str(bound), bound.is_met(median(latencies)) and not failed))
+def verdicts(plan: Plan, measured: Mapping[str, Any]) -> list[Row]:
+    """Return every figure beside its bound; of several runs the median counts, and all are listed."""
+    rows = [_latency(measured[setting], setting, name) for setting in ("alone", "mixed") for name in BOUNDS]
     shares = [run["share"] for run in measured["most"]]
     words = f"slates and feedbacks in turn, {plan.clients} clients: share of the bare routes' rate"
-    rows.append((words, _listed(shares), str(SHARE_OF_BARE), SHARE_OF_BARE.is_met(median(shares))))
+    rows.append(Row(words, _listed(shares), SHARE_OF_BARE, SHARE_OF_BARE.is_met(median(shares))))
+    for clients in (plan.clients, 1):
+        for name, whose in (("ours", "requests per second"), ("bare", "the bare routes' requests per second")):
+            rates = [run[f"{name}_{clients}"] for run in measured["most"]]
+            rows.append(Row(f"the same, {clients} client{'s' * (clients > 1)}: {whose}", _listed(rates)))
     return rows
 
 
-def _listed(values: list[float]) -> str:
-    runs = ", ".join(f"{value:.3g}" for value in values)
-    return f"{median(values):.3g} ({runs})"
+def _latency(runs: Sequence[Run], setting: str, name: str) -> Row:
+    found, bound = [run[name] for run in runs], BOUNDS[name]
+    latencies, failed = [run["p99_ms"] for run in found], sum(int(run["failed"]) for run in found)
+    words = f"{found[0]['rate']:g} {name}/s, {setting}: 99th percentile, ms" + f" ({failed} failed)" * (failed > 0)
+    return Row(words, _listed(latencies), bound, bound.is_met(median(latencies)) and not failed)
+
+
+def _listed(values: Sequence[float]) -> str:
+    return f"{_short(median(values))} ({', '.join(map(_short, values))})"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

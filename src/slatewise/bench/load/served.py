@@ -1,13 +1,14 @@
 """Servers as they are run: processes of their own, which are started, waited for, watched and stopped."""
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from slatewise.data.synthetic import WorldSize, make_world
 
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
+PORTS = range(20_000, 32_000)
 READY = f"GET /health/ready HTTP/1.0\r\nHost: {HOST}\r\n\r\n".encode()
 
 
@@ -102,9 +104,11 @@ def _is_ready(port: int) -> bool:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.create_server((HOST, 0)) as listener:
-        return int(listener.getsockname()[1])
+    """Return a port that nobody listens on, below those that systems lend to clients, so that it stays free."""
+    while True:
+        port = secrets.choice(PORTS)
+        with suppress(OSError), socket.create_server((HOST, port)):
+            return port
 
 
 def save_catalog(directory: Path, n_items: int, rank: int = 50) -> None:

@@ -51,7 +51,9 @@ export function layPlaceholders(container, number) {
 /** Categories as small chips, the rest counted. */
 export function chips(categories, most = MOST_CHIPS) {
   if (!categories.length) return null;
-  const shown = categories.slice(0, most).map((name) => element("li", { class: "chip", "--hue": hueOf(name) }, name));
+  const shown = categories
+    .slice(0, most)
+    .map((name) => element("li", { class: "chip", "--hue": hueOf(name), title: name }, element("span", {}, name)));
   const rest = categories.slice(most);
   if (rest.length) {
     const more = element("span", { "aria-hidden": "true" }, `+${rest.length}`);
@@ -71,7 +73,6 @@ export function reasonWords(item) {
 
 function card(item, place, items, toggle) {
   const { name, year } = nameAndYear(item.title);
-  const id = `card-${place}`;
   return element(
     "li",
     { class: "card", "data-key": keyOf(item.id), onclick: pressButton },
@@ -79,7 +80,7 @@ function card(item, place, items, toggle) {
     element(
       "div",
       { class: "what" },
-      element("h3", { id, dir: "auto", title: name }, name),
+      element("h2", { dir: "auto", title: name }, name),
       element("div", { class: "facts" }, year && element("span", { class: "year" }, year), chips(item.categories)),
     ),
     element("dl", { class: "why" }, reason(item), chance(item), addition(item, place, items)),
@@ -135,6 +136,7 @@ function clamped(share) {
 
 /** What a card adds to the variety: categories that no earlier card has, and how unlike the other cards it is. */
 function addition(item, place, items) {
+  if (!comparable(items)) return null;
   const earlier = new Set(items.slice(0, place).flatMap((one) => one.categories));
   const fresh = item.categories.filter((name) => !earlier.has(name));
   const share = unlikeness(item, items);
@@ -155,6 +157,11 @@ function addition(item, place, items) {
     bar,
     element("span", { class: "value", title: hint }, words, unseen(`. ${hint}`)),
   );
+}
+
+/** Whether there is anything by which items differ: categories, or the policy's own measure. */
+function comparable(items) {
+  return items.some((one) => one.categories.length || one.diversity_gain !== items[0].diversity_gain);
 }
 
 /** Mean of 1 − Jaccard over the other cards; without categories, the policy's own gain relative to the largest. */

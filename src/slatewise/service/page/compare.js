@@ -9,6 +9,7 @@ import { nameAndYear } from "./titles.js";
 import { percent, policyName, policyWords } from "./words.js";
 
 export const COMPARED = ["dc2b-calibrated", "dc2b", "popular"];
+const LONG = 120;
 let newest = 0;
 
 /** Draw one column per policy; `choose` is called with the policy that the person wants from now on. */
@@ -79,7 +80,7 @@ function entry(item, alone) {
       element(
         "span",
         {},
-        element("span", { class: "name", dir: "auto" }, name),
+        element("span", { class: name.length > LONG ? "name long" : "name", dir: "auto", title: name }, name),
         year && element("span", { class: "year" }, ` ${year}`),
         alone && element("span", { class: "only" }, "only here"),
       ),

@@ -34,8 +34,9 @@ function draw() {
   }
   markLikes(cards, liked);
   byId("round").textContent = `Slate ${round}`;
-  byId("variety").textContent = percent(slate.variety);
-  byId("variety-bar").style.setProperty("--value", slate.variety);
+  const varied = slate.items.some((one) => one.categories.length);
+  byId("variety").textContent = varied ? percent(slate.variety) : "unknown without categories";
+  byId("variety-bar").style.setProperty("--value", varied ? slate.variety : 0);
   byId("served-by").textContent = policyName(slate.policy);
   byId("everything").hidden = slate.items.length >= PICKS;
   byId("tally").textContent = liked.length ? count(liked.length, "like") : "Nothing liked yet";

@@ -2,6 +2,7 @@
 
 import { hueOf } from "./colour.js";
 import { element, figure, show, svg } from "./dom.js";
+import { shortened } from "./words.js";
 
 const WIDTH = 320;
 const HEIGHT = 260;
@@ -53,7 +54,8 @@ function chosen(landmarks, [x, y], [headX, headY]) {
   const farthest = Math.max(...landmarks.map(([, u, v]) => Math.hypot(u, v)), 1e-9);
   const ranked = landmarks
     .map(([name, u, v]) => ({
-      name,
+      name: shortened(name, 18),
+      hue: hueOf(name),
       ...placed(u / farthest, v / farthest),
       agreement: cosine([u, v], [x, y]),
       length: Math.hypot(u, v),
@@ -92,12 +94,12 @@ function cross() {
   return svg("path", { d: `M0 ${y}H${WIDTH}M${x} 0V${HEIGHT}`, class: "rule" });
 }
 
-function landmark({ name, x, y }) {
+function landmark({ name, hue, x, y }) {
   const half = (name.length * LETTER) / 2;
   const inside = Math.min(Math.max(x, half + 8), WIDTH - half - 2);
   return svg(
     "g",
-    { class: "landmark", "--hue": hueOf(name) },
+    { class: "landmark", "--hue": hue },
     svg("circle", { cx: inside - half - 3, cy: y - 4, r: 3 }),
     svg("text", { x: inside + 3, y, "text-anchor": "middle" }, name),
   );

@@ -27,7 +27,7 @@ export function problemPanel(problem, retry) {
   return element(
     "div",
     { class: "problem", role: "alert" },
-    element("h3", {}, problem.message),
+    element("h2", {}, problem.message),
     problem.detail && element("p", {}, problem.detail),
     problem.requestId && element("p", { class: "note" }, "Request ", element("code", {}, problem.requestId)),
     element("button", { class: "primary", type: "button", onclick: retry }, "Try again"),

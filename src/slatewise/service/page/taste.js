@@ -1,6 +1,7 @@
 /* "What I think you like": how far the belief about each category has moved, and how sure it is. */
 
 import { element, figure, show, svg } from "./dom.js";
+import { shortened } from "./words.js";
 
 const MOST = 8;
 const ROW = 26;
@@ -57,7 +58,7 @@ function chart(rows, most) {
   const height = rows.length * ROW + 20;
   const drawing = svg(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${height}`, class: "chart" },
+    { viewBox: `0 0 ${WIDTH} ${height}`, class: "chart taste" },
     svg("line", { x1: middle, x2: middle, y1: 14, y2: height - 2, class: "axis" }),
     svg("text", { x: middle - 8, y: 9, "text-anchor": "end", class: "small" }, "← less"),
     svg("text", { x: middle + 8, y: 9, class: "small" }, "more →"),
@@ -84,7 +85,7 @@ function bar(one, y, middle, scale) {
       {},
       `${one.name}: ${signed(one.lift)} ± ${one.deviation.toFixed(2)}; ${one.shown} shown, ${one.clicked} liked`,
     ),
-    svg("text", { x: LABEL - 10, y: line + 4, "text-anchor": "end", class: "label" }, shortened(one.name)),
+    svg("text", { x: LABEL - 10, y: line + 4, "text-anchor": "end", class: "label" }, shortened(one.name, 15)),
     svg("rect", {
       x: Math.min(middle, end),
       y: line - 6,
@@ -120,8 +121,4 @@ function note(words) {
 
 function signed(number) {
   return `${number < 0 ? "−" : "+"}${Math.abs(number).toFixed(2)}`;
-}
-
-function shortened(name) {
-  return name.length > 15 ? `${name.slice(0, 14)}…` : name;
 }

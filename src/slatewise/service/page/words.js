@@ -21,6 +21,11 @@ export function percent(share) {
   return `${Math.round(100 * share)} %`;
 }
 
+/** A name that fits. */
+export function shortened(name, most) {
+  return name.length > most ? `${name.slice(0, most - 1)}…` : name;
+}
+
 /** "1 like", "2 likes". */
 export function count(number, one, many = `${one}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
