@@ -68,6 +68,10 @@ class Volume(Calibrated):
         quality = 2.0 * alpha * np.log(np.clip(scores, 1e-6, 1.0))
         return rules.dpp_greedy(quality, self.kernel_vectors, available, k)
 
+    def _choose_alone(self, theta: Floats, available: rules.Available, k: int, is_first: bool) -> rules.Choice:
+        scores = self._scores(theta[None])
+        return self._choose(scores, available.table(), k, np.array([is_first]))
+
 
 def _unit(vectors: Floats) -> Floats:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

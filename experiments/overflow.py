@@ -14,7 +14,7 @@ from slatewise.catalog import Catalog
 from slatewise.data.sources import load
 from slatewise.lab.simulate import simulate
 from slatewise.policies.dc2b import Dc2b
-from slatewise.policies.protocol import Slates, State
+from slatewise.policies.protocol import Available, Slates, State, for_all
 from slatewise.randomness import Streams
 
 
@@ -42,7 +42,7 @@ def printed_greedy(
 class PrintedDc2b(Dc2b):
     """DC²B whose slates come from the printed greedy."""
 
-    def select(self, state: State, available: NDArray[np.bool_], k: int, random: Streams) -> Slates:
+    def select(self, state: State, available: NDArray[np.bool_] | Available, k: int, random: Streams) -> Slates:
         """Sample as usual, then choose with the printed arithmetic."""
         precision, shift = state["precision"], state["shift"]
         mean = np.linalg.solve(precision, shift[:, :, None])[:, :, 0]
@@ -51,7 +51,7 @@ class PrintedDc2b(Dc2b):
         with np.errstate(all="ignore"):
             chosen = [
                 printed_greedy(self.vectors @ one, self.vectors, allowed, k, self.alpha)
-                for one, allowed in zip(theta, available, strict=True)
+                for one, allowed in zip(theta, for_all(available, len(theta)), strict=True)
             ]
         items = np.array(chosen, dtype=np.int64)
         return Slates(items, np.full(items.shape, 0.5), np.zeros(items.shape), np.zeros(items.shape))

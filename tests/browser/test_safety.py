@@ -26,15 +26,13 @@ TITLES = (
 CATEGORIES = (IMAGE, "W" * 60, "דרמה", *(f"Category {number}" for number in range(47)))
 
 
-def odd_catalog(categories: bool) -> Catalog:
-    """Thirty items with titles from hell; fifty categories or none."""
-    random = np.random.default_rng(0)
-    ids = [f"<id>'{number}" for number in range(30)]
-    groups = [[*CATEGORIES[number % 3 :: 3][:3], *(CATEGORIES if number == 0 else ())] for number in range(30)]
-    titles = [TITLES[number % len(TITLES)] for number in range(30)]
-    return Catalog.from_vectors(
-        ids, random.normal(size=(30, 5)), titles=titles, categories=groups if categories else None
-    )
+def odd_catalog(n_items: int = 30, *, categories: bool) -> Catalog:
+    """Items with titles from hell; fifty categories or none."""
+    vectors = np.random.default_rng(0).normal(size=(n_items, 5))
+    places = range(n_items)
+    ids, titles = [f"<id>'{place}" for place in places], [TITLES[place % len(TITLES)] for place in places]
+    groups = [[*CATEGORIES[place % 3 :: 3][:3], *(CATEGORIES if place == 0 else ())] for place in places]
+    return Catalog.from_vectors(ids, vectors, titles=titles, categories=groups if categories else None)
 
 
 @pytest.fixture(scope="module")
@@ -75,17 +73,33 @@ def test_markup_would_be_seen(visit: Visit, odd: Server) -> None:
     assert markup(someone) == 1
 
 
-def test_a_catalogue_without_categories(visit: Visit, odd: Server) -> None:
-    odd_catalog(categories=False).save(odd.directory / "catalog")
-    with odd.client() as client:
+def serve_instead(server: Server, catalog: Catalog) -> None:
+    catalog.save(server.directory / "catalog")
+    with server.client() as client:
         assert client.post("/v1/catalog/reload", headers={"content-type": "application/json"}).is_success
+
+
+def test_a_catalogue_without_categories(visit: Visit, odd: Server) -> None:
+    serve_instead(odd, odd_catalog(categories=False))
     someone = visit(odd)
     use(someone)
     expect(someone.page.locator("#taste")).to_contain_text("no categories")
+    expect(someone.page.locator("#variety")).to_have_text("unknown without categories")
     assert someone.page.locator(".chip").count() == 0
     for _ in range(3):
         someone.more()
     assert someone.cards.count() == 10, "what was shown long ago comes back when nothing else is left"
+    expect(someone.page.locator("#everything")).to_be_hidden()
+
+
+def test_a_catalogue_smaller_than_a_slate(visit: Visit, odd: Server) -> None:
+    serve_instead(odd, odd_catalog(6, categories=True))
+    someone = visit(odd)
+    assert someone.cards.count() == 6
+    expect(someone.page.locator("#everything")).to_be_visible()
+    someone.like(5)
+    someone.more()
+    assert someone.cards.count() == 6
 
 
 def test_breaches_and_foreign_requests_would_be_seen(browser: Browser, odd: Server, tmp_path: Path) -> None:

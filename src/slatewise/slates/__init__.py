@@ -13,10 +13,13 @@ from numpy.typing import ArrayLike
 from slatewise.slates import greedy
 from slatewise.slates.alone import choose_alone, top_k_alone, top_ranked
 from slatewise.slates.available import Available
-from slatewise.slates.diversity import Entropy, Indifferent, Marginal, Overlap, Rule, Variance, Volume
+from slatewise.slates.diversity import Entropy, Indifferent, Marginal, Overlap, Variance, Volume
+from slatewise.slates.forms import RuleFor
 from slatewise.slates.greedy import Choice, Floats, Integers, choose_together, masked, nothing, record
 from slatewise.slates.promise import Bounds, LinearBounds, Promise, Ranking, squared_lengths
-from slatewise.slates.vectors import Candidates, ItemVectors
+from slatewise.slates.screened import choose_by_cosines
+from slatewise.slates.solo import SoloIndifferent, SoloMarginal, SoloOverlap, SoloVariance, SoloVolume
+from slatewise.slates.vectors import ItemVectors
 
 __all__ = [
     "Available",
@@ -44,9 +47,6 @@ __all__ = [
     "top_ranked",
     "volume_rule",
 ]
-
-RuleFor = Callable[[Candidates, int], Rule]
-"""What makes a rule for some candidates and a number of users."""
 
 
 def top_k(scores: ArrayLike, available: ArrayLike, k: int) -> Choice:
@@ -86,7 +86,12 @@ def cosine_rule(trade_off: float) -> RuleFor:
     """Return the rule of `mmr`; its scores are trade_off·quality, and variety adds nothing beyond its headroom."""
     if not 0.0 <= trade_off <= 1.0:
         raise ValueError(f"trade_off is {trade_off}; give 0 (only varied) to 1 (only relevant)")
-    return lambda part, n_rows: Marginal(part, n_rows, 1.0 - trade_off)
+    weight = 1.0 - trade_off
+    return RuleFor(
+        lambda part, n_rows: Marginal(part, n_rows, weight),
+        lambda rows: SoloMarginal(rows, weight),
+        lambda scores, vectors, chosen: choose_by_cosines(scores, vectors, chosen, weight),
+    )
 
 
 def overlap_greedy(scores: ArrayLike, sets: ItemVectors, available: ArrayLike, k: int, weight: float) -> Choice:
@@ -101,7 +106,9 @@ def overlap_rule(weight: float) -> RuleFor:
     """Return the rule of `overlap_greedy`; variety adds nothing, it only takes."""
     if not 0.0 <= weight < np.inf:
         raise ValueError(f"weight is {weight}; give 0 (only relevant) or more (more varied)")
-    return (lambda part, n_rows: Overlap(part, n_rows, weight)) if weight > 0.0 else Indifferent
+    if weight == 0.0:
+        return RuleFor(Indifferent, SoloIndifferent)
+    return RuleFor(lambda part, n_rows: Overlap(part, n_rows, weight), lambda rows: SoloOverlap(rows, weight))
 
 
 def dpp_greedy(scores: ArrayLike, vectors: ItemVectors, available: ArrayLike, k: int) -> Choice:
@@ -115,7 +122,7 @@ def dpp_greedy(scores: ArrayLike, vectors: ItemVectors, available: ArrayLike, k:
     return _choose(masked(scores, available), vectors.log_lengths, vectors, k, volume_rule)
 
 
-volume_rule: RuleFor = Volume
+volume_rule = RuleFor(Volume, SoloVolume)
 """The rule of `dpp_greedy`; variety adds at most `ItemVectors.log_lengths`."""
 
 
@@ -130,7 +137,7 @@ def entropy_rule(entropy: Entropy) -> RuleFor:
     """Return the rule of `entropy_greedy`; variety adds at most `entropy.largest_gain`."""
     if not (entropy.weight >= 0.0 and entropy.noise > 0.0):
         raise ValueError(f"entropy is {entropy}; give a weight of 0 or more and a noise above 0")
-    return lambda part, n_rows: Variance(part, n_rows, entropy)
+    return RuleFor(lambda part, n_rows: Variance(part, n_rows, entropy), lambda rows: SoloVariance(rows, entropy))
 
 
 def _choose(scores: Floats, bound: Floats, vectors: ItemVectors, k: int, rule: RuleFor) -> Choice:

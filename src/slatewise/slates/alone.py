@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from slatewise.slates import greedy
 from slatewise.slates.available import Available
 from slatewise.slates.diversity import Rule
+from slatewise.slates.forms import RuleFor
 from slatewise.slates.greedy import Choice, Floats, Integers, nothing
 from slatewise.slates.promise import Bounds, Promise, Ranking
-from slatewise.slates.vectors import Candidates, ItemVectors
+from slatewise.slates.solo import SoloRule
+from slatewise.slates.vectors import ItemVectors
 
 
-def choose_alone(promise: Promise, vectors: ItemVectors, k: int, rule: Callable[[Candidates, int], Rule]) -> Choice:
+def choose_alone(promise: Promise, vectors: ItemVectors, k: int, rule: RuleFor) -> Choice:
     """Run a greedy rule for one user; the promise bounds every gain, up to the rule's headroom.
 
     Each choice among the most promising items is kept only if no other item can gain as much. If one can, the rule
@@ -27,7 +27,7 @@ def choose_alone(promise: Promise, vectors: ItemVectors, k: int, rule: Callable[
         items, outside = promise.best(size)
         if items.size > 2 * largest or outside == np.inf:
             break
-        missed = _greedy(promise.scores(items), rule(vectors.take(items[None]), 1), chosen, items, outside)
+        missed = _greedy_on_rows(promise.scores(items), rule.alone(vectors.rows(items)), chosen, items, outside)
         if missed is None:
             return chosen
         wanted = max(min(greedy.ENLARGEMENT * size, largest), promise.reaching(missed))
@@ -36,14 +36,25 @@ def choose_alone(promise: Promise, vectors: ItemVectors, k: int, rule: Callable[
             break
         size = wanted
     items = promise.left()
-    if items.size * 2 < len(vectors.table):
-        _greedy(promise.scores(items), rule(vectors.take(items[None]), 1), chosen, items)
+    if rule.screened is not None and items.size * 2 >= len(vectors.table):
+        rule.screened(_all_scores(promise, items, len(vectors.table)), vectors, chosen)
+    elif items.size <= greedy.BLOCK_NUMBERS // 4:
+        _greedy_on_rows(promise.scores(items), rule.alone(vectors.rows(items)), chosen, items)
+    elif items.size * 2 < len(vectors.table):
+        _greedy(promise.scores(items), rule.together(vectors.take(items[None]), 1), chosen, items)
     else:
         everything = np.arange(len(vectors.table))
-        scores = np.full(everything.size, -np.inf)
-        scores[items] = promise.scores(items)
-        _greedy(scores, rule(vectors.everything, 1), chosen, everything)
+        _greedy(_all_scores(promise, items, everything.size), rule.together(vectors.everything, 1), chosen, everything)
     return chosen
+
+
+def _all_scores(promise: Promise, items: Integers, n_items: int) -> Floats:
+    """Return the scores of all items, −inf for what may not be chosen."""
+    if items.size == n_items:
+        return promise.scores(items)
+    scores = np.full(n_items, -np.inf)
+    scores[items] = promise.scores(items)
+    return scores
 
 
 def top_k_alone(promise: Promise, k: int) -> Choice:
@@ -69,12 +80,40 @@ def top_ranked(ranking: Ranking, available: Available, k: int) -> Choice:
     return chosen
 
 
-def _greedy(scores: Floats, rule: Rule, chosen: Choice, items: Integers, outside: float = -np.inf) -> float | None:
+@np.errstate(divide="ignore")
+def _greedy_on_rows(
+    scores: Floats, rule: SoloRule, chosen: Choice, items: Integers, outside: float = -np.inf
+) -> float | None:
     """Fill the empty places of a choice from some items, ascending; None, or the gain at which it had to stop.
 
     It stops where items outside, whose gains end at `outside`, may gain as much. Overwrites scores.
     """
-    row, complete = scores[None], np.array([outside == -np.inf])
+    k, complete = chosen.items.shape[1], outside == -np.inf
+    picks = np.searchsorted(items, chosen.items[0, chosen.items[0] >= 0]).tolist()
+    for place in picks:
+        scores[place] = -np.inf
+        rule.add(place)
+    for position in range(len(picks), k if items.size else 0):
+        gains = rule.gains(scores, complete)
+        best = float(gains[gains.argmax()])
+        if best == -np.inf and complete:
+            return None
+        tie = greedy.TIE * (1.0 + abs(best))
+        if not complete and not best - 2.0 * tie - rule.headroom() > outside:
+            return best - 2.0 * tie - rule.headroom()
+        place = int((gains >= best - tie).argmax())
+        gain, score = gains[place], scores[place]
+        chosen.items[0, position], chosen.gains[0, position] = items[place], gain
+        chosen.variety[0, position] = gain - score
+        scores[place] = -np.inf
+        if position + 1 < k:
+            rule.add(place)
+    return None
+
+
+def _greedy(scores: Floats, rule: Rule, chosen: Choice, items: Integers) -> None:
+    """Fill the empty places of a choice from all items, ascending, that are too many to copy. Overwrites scores."""
+    row, complete = scores[None], np.array([True])
     picks = np.searchsorted(items, chosen.items[:, chosen.items[0] >= 0]).T
     for pick in picks:
         row[0, pick] = -np.inf
@@ -83,19 +122,12 @@ def _greedy(scores: Floats, rule: Rule, chosen: Choice, items: Integers, outside
         with np.errstate(divide="ignore"):
             gains = rule.gains(row, complete)
         best = float(gains[0, gains.argmax()])
-        if best == -np.inf and complete[0]:
-            return None
-        tie = greedy.TIE * (1.0 + abs(best))
-        if not complete[0]:
-            room = rule.headroom()
-            sure = best - 2.0 * tie - (room if isinstance(room, float) else float(room[0]))
-            if not sure > outside:
-                return sure
-        place = int((gains >= best - tie).argmax())
+        if best == -np.inf:
+            return
+        place = int((gains >= best - greedy.TIE * (1.0 + abs(best))).argmax())
         gain = gains[0, place]
         chosen.items[0, position], chosen.gains[0, position] = items[place], gain
         chosen.variety[0, position] = gain - row[0, place]
         row[0, place] = -np.inf
         if position + 1 < chosen.items.shape[1]:
             rule.add(np.array([place]))
-    return None

@@ -7,14 +7,17 @@ they stand. A tie is a gain within TIE of the best, so that rounding decides not
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from slatewise.slates.diversity import Rule
-from slatewise.slates.vectors import Candidates, ItemVectors
+from slatewise.slates.vectors import ItemVectors
+
+if TYPE_CHECKING:
+    from slatewise.slates.forms import RuleFor
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -53,9 +56,7 @@ class Choice:
         return Choice(np.where(self.items >= 0, items, -1), self.gains, self.variety)
 
 
-def choose_together(
-    scores: Floats, bound: Floats, vectors: ItemVectors, k: int, rule: Callable[[Candidates, int], Rule]
-) -> Choice:
+def choose_together(scores: Floats, bound: Floats, vectors: ItemVectors, k: int, rule: RuleFor) -> Choice:
     """Run a greedy rule on blocks of users that fit the cache, without pruning once it has failed for most of a block.
 
     The first block is a small trial. `bound` (1, n_items or 1) is the most that variety can add, up to the rule's
@@ -67,7 +68,9 @@ def choose_together(
     for users in np.split(np.arange(len(scores)), range(trial, len(scores), rows)):
         rest = _choose_from_promising(scores, bound, vectors, rule, (chosen, users)) if prune else users
         if rest.size:
-            part, _ = _greedy(scores[rest], rule(vectors.everything, len(rest)), k, np.full(len(rest), -np.inf))
+            part, _ = _greedy(
+                scores[rest], rule.together(vectors.everything, len(rest)), k, np.full(len(rest), -np.inf)
+            )
             chosen.put(rest, part)
         prune = 2 * rest.size <= users.size
     return chosen
@@ -77,7 +80,7 @@ def _choose_from_promising(
     scores: Floats,
     bound: Floats,
     vectors: ItemVectors,
-    rule: Callable[[Candidates, int], Rule],
+    rule: RuleFor,
     places: tuple[Choice, Integers],
 ) -> Integers:
     """Fill in what the most promising candidates prove, for some users of a choice; return the users left over.
@@ -90,7 +93,7 @@ def _choose_from_promising(
     while todo.size and size <= largest:
         bounds = scores[todo] + bound
         items, outside = _most_promising(bounds, size)
-        part, sure = _greedy(scores[todo[:, None], items], rule(vectors.take(items), len(todo)), k, outside)
+        part, sure = _greedy(scores[todo[:, None], items], rule.together(vectors.take(items), len(todo)), k, outside)
         exact = sure > outside
         chosen.put(todo[exact], part.named(items).take(exact))
         needed = np.count_nonzero(bounds[~exact] >= sure[~exact, None], axis=1)

@@ -92,6 +92,17 @@ class ItemVectors:
         squared = self.everything.squared_lengths
         return np.log(squared, where=squared > 0.0, out=np.full_like(squared, NO_DIRECTION))
 
+    @cached_property
+    def units(self) -> NDArray[np.float32]:
+        """The vectors scaled to length one, rounded to float32 (n_items, dim); zero vectors stay zero."""
+        lengths = np.sqrt(self.everything.squared_lengths[0])
+        scale = 1.0 / np.where(lengths > 0.0, lengths, 1.0)
+        return np.asfortranarray(self.table * scale[:, None], dtype=np.float32)
+
+    def rows(self, items: Integers) -> Floats:
+        """Return some items as they stand (n, dim), in float64."""
+        return self.table[items].astype(np.float64)
+
     def take(self, items: Integers) -> Candidates:
         """Gather candidates (n_rows, n_candidates), different ones for each row, in float64."""
         return Candidates.of(np.ascontiguousarray(np.moveaxis(self.table[items], 2, 0), dtype=np.float64))

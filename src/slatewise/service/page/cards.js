@@ -1,4 +1,4 @@
-/* Cards of a slate: what it is, why it is here, and a button to like it; a click anywhere on the card means the button. */
+/* Cards of a slate: what it is, why it is here, and a button to like it; a click on the card means the button. */
 
 import { hueOf } from "./colour.js";
 import { calm, element, svg } from "./dom.js";

@@ -49,7 +49,7 @@ export function drawPath(container, person) {
   );
 }
 
-/** The landmarks that say most: strongest in the direction of the belief or against it, each moved a little where it would cover another. */
+/** The landmarks that say most, in the direction of the belief or against it, moved where they would collide. */
 function chosen(landmarks, [x, y], [headX, headY]) {
   const farthest = Math.max(...landmarks.map(([, u, v]) => Math.hypot(u, v)), 1e-9);
   const ranked = landmarks

@@ -25,7 +25,9 @@ export function firstSlate() {
   });
 }
 
-/** Finish this slate and get the next; if another tab has done so already, that one is taken. */
+/** Finish this slate and get the next; if another tab has done so already, that one is taken.
+
+    A slate that is lost on its way to us is closed by the service, unanswered, when we ask again. */
 export function nextSlate(shown) {
   return alone("slate", async () => {
     if (session().slate?.slate_id !== shown) return session();
