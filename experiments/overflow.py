@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from slatewise.catalog import Catalog
 from slatewise.data.sources import load
 from slatewise.lab.simulate import simulate
+from slatewise.policies import Available, Slates, State
 from slatewise.policies.dc2b import Dc2b
-from slatewise.policies.protocol import Available, Slates, State, for_all
+from slatewise.policies.protocol import for_all
 from slatewise.randomness import Streams
 
 

@@ -33,35 +33,50 @@ MEGABYTE = 1e6
 class Stages:
     """Watches time and memory of this process and its children, stage after stage."""
 
-    rows: list[tuple[str, float, float]] = field(default_factory=list)
+    rows: list[tuple[str, float, float, float]] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
+    used: float = 0.0
     peak: float = 0.0
 
     def __post_init__(self) -> None:
-        self.stopped = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def end(self, name: str) -> None:
         """Close a stage."""
         self._sample()
-        self.rows.append((name, time.monotonic() - self.began, self.peak))
-        print(f"{name}: {self.rows[-1][1]:.0f} s, at most {self.peak:.0f} MB", flush=True)
-        self.began, self.peak = time.monotonic(), 0.0
+        used = sum(map(_processor_seconds, _family()))
+        row = (name, time.monotonic() - self.began, used - self.used, self.peak)
+        self.rows.append(row)
+        print(f"{name}: {row[1]:.0f} s, {row[2]:.0f} s of processors, at most {row[3]:.0f} MB", flush=True)
+        self.began, self.used, self.peak = time.monotonic(), used, 0.0
 
     def _watch(self) -> None:
-        while not self.stopped.wait(SECONDS_BETWEEN_SAMPLES):
+        while True:
+            time.sleep(SECONDS_BETWEEN_SAMPLES)
             self._sample()
 
     def _sample(self) -> None:
-        me = psutil.Process()
-        self.peak = max(self.peak, sum(map(_memory, [me, *me.children(recursive=True)])))
+        self.peak = max(self.peak, sum(map(_megabytes, _family())))
 
 
-def _memory(process: psutil.Process) -> float:
+def _family() -> list[psutil.Process]:
+    me = psutil.Process()
+    return [me, *me.children(recursive=True)]
+
+
+def _megabytes(process: psutil.Process) -> float:
     try:
         return float(process.memory_full_info().pss) / MEGABYTE
     except psutil.Error:
         return 0.0
+
+
+def _processor_seconds(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system + times.children_user + times.children_system)
 
 
 def play(experiment: Experiment, dataset: Dataset, workers: int, stages: Stages) -> Results:
@@ -94,7 +109,7 @@ def page(world: Dataset, experiment: Experiment, results: Results, stages: Stage
     metrics = per_split(per_user(results.records, world.categories))
     head = f"""# The scale proof
 
-Command: `{shlex.join(["python", *sys.argv])}`
+Command: `{shlex.join(["python", "experiments/scale.py", *sys.argv[1:]])}`
 
 Machine: {platform.system()} {platform.machine()}, {os.cpu_count()} cores, {_processor()}; {
         ", ".join(f"{name} {number}" for name, number in versions().items())
@@ -106,19 +121,25 @@ catalogue; {asked:,} others, whom it has never seen, answer, {users_at_once(worl
 
 Memory is the sum of the proportional set sizes of all processes, sampled ten times a second.
 
-| stage | seconds | most memory, MB |
-| --- | ---: | ---: |
+| stage | seconds | seconds of processors | most memory, MB |
+| --- | ---: | ---: | ---: |
 """
-    rows = "".join(f"| {name} | {seconds:,.0f} | {memory:,.0f} |\n" for name, seconds, memory in stages.rows)
-    total = f"| all | {sum(row[1] for row in stages.rows):,.0f} | {max(row[2] for row in stages.rows):,.0f} |\n"
+    rows = "".join(_line(*row) for row in stages.rows)
+    _, seconds, used, memory = zip(*stages.rows, strict=True)
+    total = _line("all", sum(seconds), sum(used), max(memory))
     rates = "".join(_rate(row, asked, experiment) for row in stages.rows)
     return head + rows + total + rates + _tables(metrics, precision_by_round(results.records))
 
 
-def _rate(row: tuple[str, float, float], asked: int, experiment: Experiment) -> str:
+def _line(name: str, seconds: float, used: float, memory: float) -> str:
+    return f"| {name} | {seconds:,.0f} | {used:,.0f} | {memory:,.0f} |\n"
+
+
+def _rate(row: tuple[str, float, float, float], asked: int, experiment: Experiment) -> str:
     for arm in experiment.arms:
         if row[0].endswith(f": {arm.label}"):
-            return f"\n{arm.label}: {asked * arm.rounds / row[1]:,.0f} slates of {arm.k} per second.\n"
+            slates, each = asked * arm.rounds, 1000.0 * row[2] / (asked * arm.rounds)
+            return f"\n{arm.label}: {slates / row[1]:,.0f} slates a second, {each:.2f} ms of a core each.\n"
     return ""
 
 

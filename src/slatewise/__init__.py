@@ -13,13 +13,19 @@ if TYPE_CHECKING:
     from slatewise.catalog import Catalog as Catalog
     from slatewise.data.dataset import Dataset as Dataset
     from slatewise.policies import make_policy as make_policy
+    from slatewise.recommender import Recommender as Recommender
 
 if sys.version_info < (3, 11):  # noqa: UP036 (a checkout can be run without being installed)
     raise ImportError(f"slatewise needs Python 3.11 or newer, and this is {sys.version.split()[0]}", name=__name__)
 
-_HOMES = {"Catalog": "catalog", "Dataset": "data.dataset", "make_policy": "policies"}
+_HOMES = {
+    "Catalog": "catalog",
+    "Dataset": "data.dataset",
+    "Recommender": "recommender",
+    "make_policy": "policies",
+}
 
-__all__ = ["Catalog", "Dataset", "__version__", "make_policy"]
+__all__ = ["Catalog", "Dataset", "Recommender", "__version__", "make_policy"]
 
 
 def __getattr__(name: str) -> Any:

@@ -87,10 +87,14 @@ class Identifiers(Sequence[Identifier]):
         if isinstance(self.values, PackedText):
             at = bisect_left(self.values, str(identifier))
         else:
-            at = bisect_left(range(len(self)), int(str(identifier)), key=lambda place: int(self.values[place]))
+            number = int(str(identifier))
+            if not LEAST <= number <= GREATEST:
+                return None
+            at = int(np.searchsorted(self.values, number))
         return at if at < len(self) and self[at] == identifier else None
 
 
+LEAST, GREATEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 KINDS: dict[str, type] = {"int": int, "str": str, "uuid": uuid.UUID}
 
 

@@ -63,7 +63,7 @@ def check_id(name: str, value: str) -> None:
     """Refuse an id that is empty, too long, or holds what some store cannot keep."""
     if not isinstance(value, str) or not 1 <= len(value) <= LONGEST_ID:
         raise RequestError(f"{name} must be text of 1 to {LONGEST_ID} characters")
-    if any(one == "\0" or "\ud800" <= one <= "\udfff" for one in value):
+    if "\0" in value or (not value.isascii() and any("\ud800" <= one <= "\udfff" for one in value)):
         raise RequestError(f"{name} holds a character that cannot be stored (NUL or half of a surrogate pair)")
 
 

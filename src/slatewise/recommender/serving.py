@@ -28,7 +28,7 @@ class Desk:
         """Return a locked user as known in a space."""
         person = self.at_hand.get(row, space)
         if person is None:
-            self.at_hand.rebuilt += bool(row.stamp) and (row.belief is None or row.space != space.key)
+            self.at_hand.rebuilt += bool(row.stamp or row.damaged) and (row.belief is None or row.space != space.key)
             person = people.load(transaction, row, self.spaces, space)
         return person
 

@@ -1,19 +1,24 @@
 """A policy's state of one user as bytes, and back: named arrays in safetensors, symmetric matrices as triangles."""
 
+import json
+import math
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
 from slatewise.policies import State
 
 TRIANGLE = "triangle of "
+KINDS = {"<f8": "F64", "<i8": "I64", "<f4": "F32", "|b1": "BOOL"}
 
 
 def to_bytes(state: State) -> bytes:
     """Encode the state of one user; arrays have a leading user axis of 1."""
-    return save(dict(_packed(name, np.ascontiguousarray(array)) for name, array in state.items()))
+    packed = [_packed(name, np.ascontiguousarray(array)) for name, array in state.items()]
+    header = _header(tuple((name, array.dtype.str, array.shape) for name, array in packed))
+    return b"".join([header, *(array.tobytes() for _, array in packed)])
 
 
 def from_bytes(content: bytes) -> State:
@@ -46,6 +51,19 @@ def _unpacked(name: str, array: NDArray[np.generic]) -> tuple[str, NDArray[np.ge
     matrix[0, rows, columns] = array
     matrix[0, columns, rows] = array
     return name.removeprefix(TRIANGLE), matrix
+
+
+@lru_cache(maxsize=64)
+def _header(layout: tuple[tuple[str, str, tuple[int, ...]], ...]) -> bytes:
+    """Return the head of a safetensors file for arrays that follow in this order (all policies' states have few)."""
+    entries, start = {}, 0
+    for name, kind, shape in layout:
+        end = start + np.dtype(kind).itemsize * math.prod(shape)
+        entries[name] = {"dtype": KINDS[kind], "shape": shape, "data_offsets": [start, end]}
+        start = end
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
 
 
 @lru_cache(maxsize=16)
