@@ -103,9 +103,6 @@ def run(
 
     Work is done in this process, in processes on this machine, or by the Dask cluster with this address.
     """
-    shown = max(arm.rounds * arm.k for arm in experiment.arms)
-    if dataset.n_items < shown:
-        raise DataError(f"{dataset.name} has {dataset.n_items} items, but {experiment.name} shows {shown} to everyone")
     people = [_chunks(experiment, dataset, split) for split in range(experiment.splits)]
     with _employ(workers, cluster, on_task or (lambda: None)) as crew:
         data = crew.share(Packed.of(dataset))
@@ -183,6 +180,9 @@ def _employ(workers: int, cluster: str | None, on_task: Callable[[], None]) -> W
 
 def _chunks(experiment: Experiment, dataset: Dataset, split: int) -> list[NDArray[np.int64]]:
     """Return the numbers of the test users of one split, divided into tasks by a rule that no worker has a say in."""
+    shown = max(arm.rounds * arm.k for arm in experiment.arms)
+    if dataset.n_items < shown:
+        raise DataError(f"{dataset.name} has {dataset.n_items} items, but {experiment.name} shows {shown} to everyone")
     _, test = dataset.split_users(experiment.test_share, experiment.seed + split)
     test = test[np.diff(dataset.user_starts)[test] >= experiment.min_positives]
     if not len(test):

@@ -40,7 +40,8 @@ class Recommender:
     """Recommends slates and learns from answers; safe to use from several threads.
 
     policy: a name from POLICIES, or shares of users by name, such as {"dc2b-calibrated": 0.9, "popular": 0.1};
-    store: a URL or an open store; reward_wait: seconds after which an unanswered slate counts as not engaged.
+    store: a URL or an open store; reward_wait: seconds after which `close_expired`, which the service calls every minute,
+    counts an unanswered slate as not engaged.
     """
 
     def __init__(
@@ -184,6 +185,7 @@ class Recommender:
     def use_catalog(self, catalog: Catalog) -> None:
         """Serve from another catalogue from now on; each belief is rebuilt from the log when its user comes back."""
         self.desk = replace(self.desk, spaces=self._prepared(catalog))
+        self.desk.at_hand.clear()
 
     def verify(self) -> Iterator[tuple[str, str | None]]:
         """Yield every user and what is wrong with what is cached about them, if anything."""

@@ -1,5 +1,6 @@
 """From a person and a request to a slate: what may be shown, what is chosen, and why."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self, TypedDict
@@ -158,4 +159,4 @@ def variety(categories: NDArray[np.bool_]) -> float:
 
 
 def _finite(values: NDArray[np.float64]) -> Iterable[float | None]:
-    return (value if np.isfinite(value) else None for value in values.tolist())
+    return (value if math.isfinite(value) else None for value in values.tolist())

@@ -113,6 +113,13 @@ def latest_last(numbers: Integers) -> Integers:
     return kept[::-1][np.sort(places)][::-1]
 
 
+def with_latest(shown: Integers, numbers: Integers) -> Integers:
+    """Put items at the end of what was shown, each once."""
+    if set(numbers.tolist()).isdisjoint(shown.tolist()):
+        return np.concatenate([shown, numbers])
+    return latest_last(np.concatenate([shown, numbers]))
+
+
 def likes(history: Iterable[Showing]) -> tuple[int, ...]:
     """Return the numbers of the latest likes."""
     liked = [one.numbers[[item in one.clicked for item in one.slate.items]] for one in history if one.clicked]
@@ -151,6 +158,11 @@ class PeopleAtHand:
             self.people.move_to_end(user)
             while len(self.people) > self.most:
                 self.people.popitem(last=False)
+
+    def clear(self) -> None:
+        """Let go of everyone, and with them of the catalogue they were known in."""
+        with self.turn:
+            self.people.clear()
 
     def drop(self, user: str) -> None:
         """Let go of a person."""

@@ -45,5 +45,7 @@ class Reasons:
 
     def _directions(self, numbers: Integers) -> Floats:
         vectors = self.catalog.taste_vectors[numbers].astype(np.float64)
-        lengths = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
-        return np.asarray(vectors / np.where(lengths > 0.0, lengths, 1.0))
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        lengths[lengths == 0.0] = 1.0
+        vectors /= lengths[:, None]
+        return vectors

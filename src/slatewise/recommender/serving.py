@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -40,9 +41,9 @@ class Desk:
         """Return a locked user as known in the space of their cached belief, else of the policy assigned to them."""
         return self.person(transaction, row, self.spaces.space_of(row.space, traffic.assigned(row.user, self.shares)))
 
-    def keep(self, transaction: Transaction, user: str, person: Person) -> None:
-        """Write what is known of a user under a new stamp."""
-        stamped = replace(person, stamp=secrets.token_hex(8))
+    def keep(self, transaction: Transaction, user: str, person: Person, **changes: Any) -> None:
+        """Write what is known of a user, with some changes, under a new stamp."""
+        stamped = replace(person, stamp=secrets.token_hex(8), **changes)
         transaction.save_user(stamped.row(user))
         self.at_hand.put(user, stamped)
 
@@ -75,9 +76,9 @@ def serve(desk: Desk, transaction: Transaction, request: Request, *, record: boo
     )
     if record:
         transaction.add_slate(slate)
-        shown = people.latest_last(np.concatenate([person.shown, numbers]))
         waiting = (*person.open, Showing(slate, numbers))
-        desk.keep(transaction, request.user, replace(person, n_slates=slate.number + 1, shown=shown, open=waiting))
+        shown = people.with_latest(person.shown, numbers)
+        desk.keep(transaction, request.user, person, n_slates=slate.number + 1, shown=shown, open=waiting)
     return Slate(slate.slate_id if record else None, slate.user, slate.number, slate.policy, slate.variety, items)
 
 

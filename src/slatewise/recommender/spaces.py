@@ -61,7 +61,7 @@ class Spaces:
 
     def space_of(self, key: str, otherwise: str) -> Space:
         """Return the space that a cached belief belongs to if it is in use, else that of a policy."""
-        return next((space for space in self._made.values() if space.key == key), None) or self.space(otherwise)
+        return next((space for space in list(self._made.values()) if space.key == key), None) or self.space(otherwise)
 
     def _policy(self, name: str) -> Policy:
         if name not in POLICIES:

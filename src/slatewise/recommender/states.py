@@ -37,7 +37,7 @@ def difference(one: State, other: State) -> float:
 
 def _packed(name: str, array: NDArray[np.generic]) -> tuple[str, NDArray[np.generic]]:
     """Keep only the upper triangle of a symmetric matrix."""
-    if array.ndim == 3 and array.shape[1] == array.shape[2] and np.array_equal(array[0], array[0].T):
+    if array.ndim == 3 and array.shape[1] == array.shape[2] and (array[0] == array[0].T).all():
         return TRIANGLE + name, array[0][_triangle(array.shape[1])]
     return name, array
 

@@ -23,6 +23,7 @@ UNIT = 2.0**-23  # twice the relative rounding error of float32
 LARGEST = 1e37  # float32 ends at 3e38; sums that may come near are not trusted
 ZERO_VECTOR = -1e38  # the bound of an item without direction
 ROWS = 1 << 14  # tables are worked through so many rows at a time
+COPIED_ROWS = 1 << 17  # larger tables are not copied, to save memory
 GATHERED_SHARE = 4  # rows are gathered when the candidates are fewer than one in so many
 BLOCKS_PER_ITEM = 4  # maxima of so many blocks per wanted item tell where the best begin
 
@@ -159,8 +160,9 @@ class LinearBounds:
 
     @classmethod
     def of(cls, table: NDArray[np.float32], offsets: Floats) -> LinearBounds:
-        """Take a table as it is and round the offsets; ZERO_VECTOR stands for whatever is lower."""
-        return cls(table, np.clip(offsets, ZERO_VECTOR, -ZERO_VECTOR).astype(np.float32))
+        """Round the offsets, ZERO_VECTOR for whatever is lower; a small table is copied by columns, for a faster pass."""
+        passed = np.asfortranarray(table) if len(table) <= COPIED_ROWS else table
+        return cls(passed, np.clip(offsets, ZERO_VECTOR, -ZERO_VECTOR).astype(np.float32))
 
     @cached_property
     def sizes(self) -> tuple[float, float]:

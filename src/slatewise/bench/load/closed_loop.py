@@ -42,7 +42,8 @@ async def throughput(pool: Pool, crowd: Crowd, clients: int, seconds: float) -> 
             tally.good += answer.is_good
             feedback = crowd.answer()
             if feedback is not None:
-                tally.good += (await pool.answer_to(feedback)).is_good
+                receipt = await pool.answer_to(feedback)
+                tally.good += receipt.is_good
 
     await asyncio.gather(*(client() for _ in range(clients)))
     return tally.good / (loop.time() - started)
