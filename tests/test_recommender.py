@@ -1,7 +1,9 @@
 """The online recommender on the plain store: what is shown, what is learnt, and what counts once."""
 
+import gc
 import itertools
 import random
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -357,6 +359,47 @@ def test_another_catalogue_takes_over_and_old_slates_still_take_feedback(recomme
         assert receipt.late
         assert states.difference(state_of(recommender, "ann"), refolded(recommender, "ann")) <= 1e-9
     assert recommender.rebuilt >= 2
+
+
+def test_a_catalogue_that_is_no_longer_served_is_let_go(recommender: Recommender) -> None:
+    first = make_catalog(40, seed=7)
+    recommender.use_catalog(first)
+    recommender.recommend("ann")
+    gone = weakref.ref(first)
+    recommender.use_catalog(make_catalog(40, seed=8))
+    del first
+    gc.collect()
+    assert gone() is None
+
+
+def test_what_is_at_hand_is_what_the_log_says_even_after_items_returned() -> None:
+    with Recommender(make_catalog(12)) as recommender:
+        for _ in range(3):
+            last = recommender.recommend("ann", 5)
+        recommender.recommend("ann", 5, replaces=last.slate_id)
+        row = recommender.store.read(lambda transaction: transaction.lock("ann"))
+        spaces = recommender.desk.spaces
+        at_hand = recommender.desk.at_hand.people["ann"]
+        fresh = recommender.store.read(lambda t: people.load(t, row, spaces, at_hand.space))
+    assert at_hand.shown.tolist() == fresh.shown.tolist()
+    assert at_hand.n_slates == fresh.n_slates
+
+
+def test_slates_asked_for_by_name_do_not_bias_the_comparison(catalog: Catalog) -> None:
+    with Recommender(catalog, {"dc2b-calibrated": 0.5, "popular": 0.5}) as recommender:
+        for user in map(str, range(20)):
+            for policy in ("popular", "dc2b-calibrated"):
+                slate = recommender.recommend(user, 5, policy=policy)
+                recommender.feedback(slate.slate_id or "", ids(slate)[:1])
+        results = recommender.experiments()
+    assert sum(result.users for result in results) == 20
+    assert sum(result.slates for result in results) == 20
+
+
+def test_a_repeat_of_an_event_in_time_is_not_late(recommender: Recommender) -> None:
+    slate = recommender.recommend("ann")
+    receipts = [recommender.feedback(slate.slate_id or "", ids(slate)[:1], event_id="e") for _ in range(2)]
+    assert [one.late for one in receipts] == [False, False]
 
 
 def test_users_are_split_between_policies_for_good(catalog: Catalog) -> None:

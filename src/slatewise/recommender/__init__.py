@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -40,8 +40,8 @@ class Recommender:
     """Recommends slates and learns from answers; safe to use from several threads.
 
     policy: a name from POLICIES, or shares of users by name, such as {"dc2b-calibrated": 0.9, "popular": 0.1};
-    store: a URL or an open store; reward_wait: seconds after which `close_expired`, which the service calls every minute,
-    counts an unanswered slate as not engaged.
+    store: a URL or an open store; reward_wait: seconds after which an unanswered slate counts as not engaged, at the
+    next `close_expired` (the service calls it every minute).
     """
 
     def __init__(
@@ -174,13 +174,17 @@ class Recommender:
         return traffic.results(self.store.read(lambda transaction: transaction.totals()), self.shares)
 
     def close_expired(self, limit: int = 1_000) -> int:
-        """Close slates that waited for an answer longer than `reward_wait`; return how many."""
+        """Close slates that waited for an answer longer than `reward_wait`; return how many.
+
+        A user whose log is damaged holds up nobody else.
+        """
         desk = self.desk
         before = desk.clock() - self.reward_wait
         expired = self.store.read(lambda transaction: transaction.expired(before, limit))
         users = dict.fromkeys(row.user for row in expired)
         waiting = [self.store.submit(partial(_close, desk, user, before)) for user in users]
-        return sum(future.result() for future in waiting)
+        wait(waiting)
+        return sum(future.result() for future in waiting if future.exception() is None)
 
     def use_catalog(self, catalog: Catalog) -> None:
         """Serve from another catalogue from now on; each belief is rebuilt from the log when its user comes back."""

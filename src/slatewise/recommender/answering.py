@@ -61,7 +61,8 @@ def answer(desk: Desk, transaction: Transaction, event: Event) -> Receipt:
     if known is not None:
         if not known.says_the_same_as(fresh):
             raise ConflictError("this event_id came before with other content; an event is sent again unchanged")
-        return Receipt(slate.slate_id, event.event_id, duplicate=True, closed=late, late=late)
+        was_late = slate.closed_at is not None and known.received_at > slate.closed_at
+        return Receipt(slate.slate_id, event.event_id, duplicate=True, closed=late, late=was_late)
     _refuse_strangers(event, slate)
     person = desk.known(transaction, row)
     learnt = _late(desk, transaction, person, slate, fresh) if late else _in_time(desk, transaction, person, fresh)
@@ -102,9 +103,9 @@ def _late(desk: Desk, transaction: Transaction, person: Person, slate: SlateRow,
         if not after.clicked:
             return person
         transaction.change_slate(slate.closed(desk.clock()))
-        transaction.count(slate.user, slate.policy, Counts(1, len(slate.items), len(after.clicked), slate.variety))
+        desk.count(transaction, slate, Counts(1, len(slate.items), len(after.clicked), slate.variety))
         return people.load(transaction, transaction.lock(slate.user), desk.spaces, person.space, refold=True)
-    transaction.count(slate.user, slate.policy, Counts(clicks=more))
+    desk.count(transaction, slate, Counts(clicks=more))
     if after.clicked == before.clicked:
         return person
     if not person.space.policy.additive:

@@ -47,6 +47,11 @@ class Desk:
         transaction.save_user(stamped.row(user))
         self.at_hand.put(user, stamped)
 
+    def count(self, transaction: Transaction, slate: SlateRow, more: Counts) -> None:
+        """Add to what happened under a policy; only where it was assigned, so that policies can be compared."""
+        if slate.policy == traffic.assigned(slate.user, self.shares):
+            transaction.count(slate.user, slate.policy, more)
+
     def refold(self, transaction: Transaction, user: str) -> None:
         """Fold a user's belief anew from the log, in the space that they are assigned to."""
         row, space = transaction.lock(user), self.spaces.space(traffic.assigned(user, self.shares))
@@ -105,18 +110,19 @@ class Ledger:
         if self.record:
             self.transaction.change_slate(slate.closed(self.desk.clock()))
             counts = Counts(1, len(slate.items), len(showing.clicked), slate.variety)
-            self.transaction.count(slate.user, slate.policy, counts)
+            self.desk.count(self.transaction, slate, counts)
         state = people.learn(person.space, person.state, showing)
         return replace(person, state=state, open=_without(person.open, slate))
 
     def withdraw(self, person: Person, showing: Showing) -> Person:
         """Treat a slate as never shown."""
         slate = replace(showing.slate, status=WITHDRAWN, closed_at=self.desk.clock())
+        shown = person.shown[~np.isin(person.shown, showing.numbers)]
         if self.record:
             self.transaction.change_slate(slate)
-        return replace(
-            person, shown=person.shown[~np.isin(person.shown, showing.numbers)], open=_without(person.open, slate)
-        )
+            row = self.transaction.lock(slate.user)
+            shown = people.load(self.transaction, row, self.desk.spaces, person.space).shown
+        return replace(person, shown=shown, open=_without(person.open, slate))
 
 
 def close_open(desk: Desk, transaction: Transaction, user: str, before: float) -> int:

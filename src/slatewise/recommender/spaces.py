@@ -69,7 +69,9 @@ class Spaces:
         try:
             return make_policy(name, self.catalog)
         except CatalogError as error:
-            raise RequestError(f"the catalogue does not carry what the policy {name} needs") from error
+            raise RequestError(
+                f"{name} needs what this catalogue does not carry: train it anew with catalog.with_co_likes(dataset)"
+            ) from error
 
     @cached_property
     def usable(self) -> tuple[str, ...]:
@@ -85,8 +87,13 @@ class Spaces:
 
     def numbers(self, ids: Iterable[ItemId]) -> Integers:
         """Return the numbers of items by id, −1 for those that this catalogue does not have."""
-        places = (self.catalog.item_ids.find(self._as_kept(one)) for one in ids)
-        return np.array([-1 if place is None else place for place in places], dtype=np.int64)
+        wanted, known = list(ids), self.catalog.item_ids.values
+        if isinstance(known, np.ndarray) and all(type(one) is int and abs(one) < 2**63 for one in wanted):
+            numbers = np.array(wanted, dtype=np.int64)
+            places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+            return np.where(known[places] == numbers, places, -1)
+        found = (self.catalog.item_ids.find(self._as_kept(one)) for one in wanted)
+        return np.array([-1 if place is None else place for place in found], dtype=np.int64)
 
     def known_numbers(self, ids: Iterable[ItemId], what: str) -> Integers:
         """Return the numbers of items by id; one that is not in the catalogue is an error."""

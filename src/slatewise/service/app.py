@@ -81,8 +81,8 @@ async def _sweep(service: Service) -> None:
     while True:
         try:
             await service.sweep()
-        except StoreError as error:
-            service.log.event("sweep failed", kind=type(error).__name__)
+        except Exception as error:  # noqa: BLE001
+            service.log.failure("sweep", error)
         await asyncio.sleep(SWEEP_EVERY)
 
 

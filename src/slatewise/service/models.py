@@ -40,7 +40,7 @@ class FeedbackEvent(Strict):
     """What was clicked on a slate, or taken back; final: nothing more is expected, so the slate is counted."""
 
     slate_id: Name
-    clicked: Annotated[list[Item], Field(max_length=500)]
+    clicked: Annotated[list[Item], Field(max_length=500)] = []
     retracted: Annotated[list[Item], Field(max_length=500)] = []
     event_id: Name | None = None
     final: bool = True

@@ -14,7 +14,13 @@ from starlette.types import Scope
 from slatewise.recommender.views import ConflictError, RequestError, UnknownSlateError
 from slatewise.service.exchange import exchange_of
 from slatewise.service.models import FIELDS
-from slatewise.store.protocol import StoreDamagedError, StoreError, StoreFullError, StoreUnavailableError
+from slatewise.store.protocol import (
+    StoreDamagedError,
+    StoreError,
+    StoreFullError,
+    StoreUnavailableError,
+    StoreUncertainError,
+)
 
 MOST_ERRORS = 20
 
@@ -121,6 +127,11 @@ TRANSLATIONS: dict[type[Exception], Any] = {
     ConflictError: lambda error: ProblemError(CONFLICT, str(error)),
     RequestError: lambda error: ProblemError(INVALID, str(error)),
     StoreFullError: lambda _: ProblemError(FULL, "Nothing was recorded; reading goes on, and so will writing.", RETRY),
+    StoreUncertainError: lambda _: ProblemError(
+        UNAVAILABLE,
+        "It may have been recorded; sending the same event again is safe.",
+        RETRY,
+    ),
     StoreUnavailableError: lambda _: ProblemError(UNAVAILABLE, "Nothing was recorded; try again.", RETRY),
     StoreDamagedError: lambda _: ProblemError(
         DAMAGED_STORE, "Nothing was recorded; `slatewise store verify` says more."

@@ -1,6 +1,7 @@
 """The service as a process: what it refuses to start with, how it listens, how it stops."""
 
 import errno
+import gc
 import logging
 import os
 import signal
@@ -110,6 +111,8 @@ def serve_alone(settings: Settings, listener: socket.socket, recommender: Recomm
     app = make_app(settings, recommender)
     app.state.service.log.event("serving", at=address_of(settings, listener.getsockname()[1]))
     signal.signal(signal.SIGTERM, _leave)
+    gc.collect()
+    gc.freeze()  # what is there now stays: looking through it again and again would hold up requests
     uvicorn.Server(uvicorn.Config(app, **uvicorn_options(settings))).run(sockets=[listener])
 
 

@@ -79,5 +79,6 @@ def _submit(service: Service, event: FeedbackEvent) -> Future[Receipt]:
 
 
 def _count(service: Service, receipt: Receipt) -> None:
-    service.feedback.add()
+    if not receipt.duplicate:
+        service.feedback.add()
     service.metrics.receipt(receipt)

@@ -65,6 +65,8 @@ class Settings(BaseSettings):
         if not isinstance(given, str):
             return given
         parts = [part.partition("=") for part in given.split(",")]
+        if len({name.strip() for name, _, _ in parts}) < len(parts):
+            raise ValueError("a policy is named twice; give each policy one share")
         return {name.strip(): share or 1.0 for name, _, share in parts}
 
     @field_validator("allowed_hosts", mode="before")

@@ -13,16 +13,17 @@ from slatewise.slates.promise import Bounds, Promise, Ranking
 from slatewise.slates.solo import SoloRule
 from slatewise.slates.vectors import ItemVectors
 
+LARGEST_SHARE = 3  # candidates are at most one item in so many, else all items are looked at
+
 
 def choose_alone(promise: Promise, vectors: ItemVectors, k: int, rule: RuleFor) -> Choice:
     """Run a greedy rule for one user; the promise bounds every gain, up to the rule's headroom.
 
     Each choice among the most promising items is kept only if no other item can gain as much. If one can, the rule
-    goes on with as many as may, and with all items once they are too many for that to pay: the earlier it had to stop,
-    the fewer they must be.
+    goes on with as many as may, and with all items once they are too many for that to pay.
     """
     chosen, size = nothing(1, k), greedy.CANDIDATES_PER_PICK * k
-    largest = promise.n_items // greedy.CANDIDATE_GROWTH
+    largest = promise.n_items // LARGEST_SHARE
     while size <= largest:
         items, outside = promise.best(size)
         if items.size > 2 * largest or outside == np.inf:
@@ -31,8 +32,7 @@ def choose_alone(promise: Promise, vectors: ItemVectors, k: int, rule: RuleFor) 
         if missed is None:
             return chosen
         wanted = max(min(greedy.ENLARGEMENT * size, largest), promise.reaching(missed))
-        n_proven = np.count_nonzero(chosen.items >= 0)
-        if wanted < 2 * size or wanted * k > largest * (1 + n_proven):
+        if wanted < 2 * size or wanted > (largest if rule.screened is None else largest // LARGEST_SHARE**2):
             break
         size = wanted
     items = promise.left()

@@ -160,7 +160,7 @@ class LinearBounds:
 
     @classmethod
     def of(cls, table: NDArray[np.float32], offsets: Floats) -> LinearBounds:
-        """Round the offsets, ZERO_VECTOR for whatever is lower; a small table is copied by columns, for a faster pass."""
+        """Round the offsets, ZERO_VECTOR for whatever is lower; a small table is copied by columns: a faster pass."""
         passed = np.asfortranarray(table) if len(table) <= COPIED_ROWS else table
         return cls(passed, np.clip(offsets, ZERO_VECTOR, -ZERO_VECTOR).astype(np.float32))
 

@@ -155,7 +155,8 @@ class SoloVolume:
         direction = self.rows[place]
         spanned = self.basis[: self.rank]
         if self.rank:
-            for _ in range(2):  # Gram-Schmidt twice is orthogonal to rounding
+            direction = direction - (spanned @ direction) @ spanned
+            if direction @ direction < 0.5 * self.squared[place]:  # else little cancelled, and once was enough
                 direction = direction - (spanned @ direction) @ spanned
         length = np.sqrt(direction @ direction)
         if length > 0.0:

@@ -10,6 +10,7 @@ from typing import Any
 
 import apsw
 
+from slatewise.store.checkpoints import Checkpoints
 from slatewise.store.protocol import Result, StoreError, StoreUnavailableError, Transaction
 from slatewise.store.rows import Values
 from slatewise.store.sqlite_file import run
@@ -17,7 +18,7 @@ from slatewise.store.transaction import SqlTransaction
 
 LARGEST_BATCH = 256
 LONGEST_QUEUE = 10_000
-CHECKPOINT_PAGES = 4_000
+CHECKPOINT_PAGES = 2_000
 """Pages in the WAL after which they are copied into the database."""
 TRUNCATE_PAGES = 16_000
 """Pages in the WAL after which readers are waited for, so that it can start again."""
@@ -51,8 +52,9 @@ class Outcome:
 class GroupCommit:
     """The only writer on a connection; a work that fails undoes itself and no other."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, checkpoints: Checkpoints) -> None:
         self.connection = connection
+        self._checkpoints = checkpoints
         self._queue: SimpleQueue[Job] = SimpleQueue()
         self._entrance = threading.Lock()
         self._is_closed = False
@@ -79,6 +81,7 @@ class GroupCommit:
             self._is_closed = True
             self._queue.put(Job(lambda _: None, Future()))
         self._thread.join()
+        self._checkpoints.close()
 
     def _enter(self, job: Job) -> Future[Any]:
         with self._entrance:
@@ -156,10 +159,10 @@ class GroupCommit:
         return apsw.SQLITE_OK
 
     def _shorten_wal(self) -> None:
-        """Copy a long WAL into the database, after those who wait were answered; if that fails, nothing is lost."""
-        if self._wal_pages >= CHECKPOINT_PAGES:
-            is_long = self._wal_pages >= TRUNCATE_PAGES
-            mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if is_long else apsw.SQLITE_CHECKPOINT_PASSIVE
+        """Have a long WAL copied into the database beside the writing; one that grew too long is waited for."""
+        if self._wal_pages >= TRUNCATE_PAGES:
             self._wal_pages = 0
             with suppress(apsw.Error):
-                self.connection.wal_checkpoint(mode=mode)
+                self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        elif self._wal_pages >= CHECKPOINT_PAGES:
+            self._checkpoints.ask()

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from slatewise.store import statements
 from slatewise.store.migrations import MIGRATIONS, steps_from
 from slatewise.store.postgres_errors import explained
-from slatewise.store.protocol import StoreError, StoreUnavailableError, UserRow
+from slatewise.store.protocol import StoreError, StoreUncertainError, UserRow
 from slatewise.store.rows import Values, user_values
 from slatewise.store.transaction import Execute
 
@@ -105,7 +105,7 @@ def commit(connection: Connection, address: Address) -> None:
     try:
         done = connection.execute("COMMIT").statusmessage
     except psycopg.OperationalError as error:
-        raise StoreUnavailableError(f"{address.where} was lost while committing; send the same event again") from error
+        raise StoreUncertainError(f"{address.where} was lost while committing; send the same event again") from error
     if done != "COMMIT":
         raise StoreError(f"{address.where} rolled the transaction back")
 

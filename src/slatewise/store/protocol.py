@@ -28,6 +28,10 @@ class StoreUnavailableError(StoreError):
     """The store cannot be reached, is closed, or belongs to another process."""
 
 
+class StoreUncertainError(StoreUnavailableError):
+    """The connection was lost during COMMIT: it may have been kept or not; sending the same event again is safe."""
+
+
 @dataclass(frozen=True)
 class SlateRow:
     """A slate as it was shown, the `number`-th of its user, from 0; items by id, as the catalogue of the day had them.

@@ -12,6 +12,7 @@ from typing import Any
 
 import apsw
 
+from slatewise.store.checkpoints import Checkpoints
 from slatewise.store.group_commit import GroupCommit
 from slatewise.store.protocol import Result, StoreUnavailableError, Transaction
 from slatewise.store.sqlite_file import check_place, connect_reader, connect_writer, own, run
@@ -43,7 +44,7 @@ class SqliteStore:
             return cls(path, None, None)
         lock = own(path)
         try:
-            return cls(path, GroupCommit(connect_writer(path)), lock)
+            return cls(path, GroupCommit(connect_writer(path), Checkpoints(connect_writer(path))), lock)
         except BaseException:
             os.close(lock)
             raise
