@@ -62,6 +62,10 @@ def test_every_verb_is_documented_and_has_an_example(verb: str) -> None:
     assert "Example: " in shown
 
 
+def test_nothing_is_left_to_be_filled_in() -> None:
+    assert "PLACEHOLDER" not in README + "".join(DOCS.values())
+
+
 def links(text: str) -> list[str]:
     return [link for link in re.findall(r"\]\(([^)#]+)\)", text) if not link.startswith("http")]
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def write_whole(target: Path, chunks: Iterable[bytes]) -> None:
+def write_whole(target: Path, chunks: Iterable[bytes], mode: int = 0o666) -> None:
     """Write under a temporary name beside the target, flush to disk, rename, and flush the directory's entry."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        with temporary.open("xb") as file:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as file:
             file.writelines(chunks)
             file.flush()
             os.fsync(file.fileno())

@@ -184,7 +184,7 @@ class Recommender:
         users = dict.fromkeys(row.user for row in expired)
         waiting = [self.store.submit(partial(_close, desk, user, before)) for user in users]
         wait(waiting)
-        return sum(future.result() for future in waiting if future.exception() is None)
+        return sum(future.result() for future in waiting)
 
     def use_catalog(self, catalog: Catalog) -> None:
         """Serve from another catalogue from now on; each belief is rebuilt from the log when its user comes back."""
@@ -230,7 +230,10 @@ class Recommender:
         if space is None or row.belief is None:
             return None
         counted = [one for one in history if one.slate.status == CLOSED]
-        distance = states.difference(states.from_bytes(row.belief), people.fold(space, counted))
+        try:
+            distance = states.difference(states.from_bytes(row.belief), people.fold(space, counted))
+        except ValueError as error:
+            return f"{error}; it will be rebuilt"
         return None if distance <= LARGEST_DIFFERENCE else f"the cached belief is {distance:.2g} away from the log"
 
 

@@ -62,18 +62,24 @@ def load(transaction: Transaction, row: UserRow, spaces: Spaces, space: Space, *
     """Read a person from the log; the cached belief is used if it belongs to this space, else folded anew."""
     history = showings(spaces, transaction.slates_of(row.user), transaction.answers_of(row.user))
     counted = [one for one in history if one.slate.status == CLOSED]
-    usable = row.belief is not None and row.space == space.key and not refold
-    state = states.from_bytes(row.belief) if usable and row.belief is not None else fold(space, counted)
+    cached = None if refold or row.space != space.key else _decoded(row.belief)
     seen = [one.numbers for one in history if one.slate.status != WITHDRAWN]
     return Person(
         stamp=row.stamp,
         space=space,
-        state=state,
+        state=fold(space, counted) if cached is None else cached,
         n_slates=max((one.slate.number + 1 for one in history), default=0),
         shown=latest_last(np.concatenate([NOTHING, *seen])),
         open=tuple(one for one in history if one.slate.status == OPEN),
         liked=likes(history),
     )
+
+
+def _decoded(belief: bytes | None) -> State | None:
+    try:
+        return None if belief is None else states.from_bytes(belief)
+    except ValueError:
+        return None
 
 
 def showings(spaces: Spaces, slates: Iterable[SlateRow], answers: Iterable[AnswerRow]) -> list[Showing]:

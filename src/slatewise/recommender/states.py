@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from slatewise.policies import State
@@ -22,8 +23,11 @@ def to_bytes(state: State) -> bytes:
 
 
 def from_bytes(content: bytes) -> State:
-    """Decode what `to_bytes` made."""
-    return dict(_unpacked(name, array) for name, array in load(content).items())
+    """Decode what `to_bytes` made; a ValueError says that it is something else."""
+    try:
+        return dict(_unpacked(name, array) for name, array in load(content).items())
+    except (SafetensorError, KeyError) as error:
+        raise ValueError("the bytes are not those of a state") from error
 
 
 def difference(one: State, other: State) -> float:

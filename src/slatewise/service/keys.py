@@ -4,7 +4,6 @@ import fcntl
 import hashlib
 import hmac
 import json
-import os
 import re
 import secrets
 import time
@@ -74,11 +73,7 @@ def read_keys(path: Path) -> list[Key]:
 def write_keys(path: Path, keys: Iterable[Key]) -> None:
     """Write a file of keys that only its owner can read; whoever reads meanwhile sees the old file or the new one."""
     content = json.dumps({"keys": [asdict(key) for key in keys]}, indent=1) + "\n"
-    umask = os.umask(0o177)
-    try:
-        write_whole(path, [content.encode()])
-    finally:
-        os.umask(umask)
+    write_whole(path, [content.encode()], mode=0o600)
 
 
 @contextmanager
