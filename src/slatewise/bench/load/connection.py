@@ -43,6 +43,7 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.listener: Listener | None = None
         self.received = bytearray()
+        self.is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep what bytes are written to."""
@@ -71,6 +72,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """Say that the answer will not come."""
+        self.is_lost = True
         if self.listener is not None:
             self._tell(Answer(LOST, b""))
 
@@ -88,20 +90,24 @@ class Pool:
         self.host, self.port = host, port
         self.free: list[Connection] = []
         self.waiting: deque[tuple[bytes, Listener]] = deque()
+        self.opening: set[asyncio.Task[None]] = set()
 
     async def open(self, number: int) -> None:
         """Open connections."""
         loop = asyncio.get_running_loop()
         for _ in range(number):
             _, connection = await loop.create_connection(lambda: Connection(self._freed), self.host, self.port)
-            self.free.append(connection)
+            self._freed(connection)
 
     def ask(self, request: bytes, listener: Listener) -> None:
         """Send a request as soon as a connection is free."""
-        if self.free:
-            self.free.pop().ask(request, listener)
-        else:
-            self.waiting.append((request, listener))
+        while self.free:
+            connection = self.free.pop()
+            if not connection.is_lost:
+                connection.ask(request, listener)
+                return
+            self._replace()
+        self.waiting.append((request, listener))
 
     def answer_to(self, request: bytes) -> asyncio.Future[Answer]:
         """Send a request and return the answer to come."""
@@ -116,8 +122,16 @@ class Pool:
                 connection.transport.close()
         self.free.clear()
 
+    def _replace(self) -> None:
+        """Open another connection for one that the server closed, as it does with those that idle for long."""
+        task = asyncio.get_running_loop().create_task(self.open(1))
+        self.opening.add(task)
+        task.add_done_callback(self.opening.discard)
+
     def _freed(self, connection: Connection) -> None:
-        if self.waiting:
+        if connection.is_lost:
+            self._replace()
+        elif self.waiting:
             asyncio.get_running_loop().call_soon(connection.ask, *self.waiting.popleft())
         else:
             self.free.append(connection)
