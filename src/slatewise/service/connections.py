@@ -31,9 +31,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came; a head that is still not whole must not grow beyond bounds."""
-        was_in_head = self.in_head
         super().data_received(data)
-        if was_in_head and self.in_head:
+        if self.in_head:
             self.head_size += len(data)
             if self.head_size > LARGEST_HEAD:
                 self._refuse(b"431 Request Header Fields Too Large")
