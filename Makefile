@@ -33,7 +33,7 @@ demo: $(RUNNABLE) ## Get data, train, and serve a page that learns
 	@$(BIN)/slatewise demo $(ARGS)
 
 test: lint ## Run every check and the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(INSTALLED) ## Style, types and the direction of imports
 	$(BIN)/ruff format --check .
