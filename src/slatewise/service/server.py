@@ -34,7 +34,7 @@ def check(settings: Settings) -> None:
     if settings.workers > 1 and settings.store_kind != "postgresql":
         raise BadSettingsError(
             f"{settings.workers} workers need a postgresql:// store: one of kind {settings.store_kind} belongs to one "
-            "process; use --workers 1 (one process serves hundreds of slates per second) or --store postgresql://…"
+            "process; use --workers 1 (one process takes hundreds of requests per second) or --store postgresql://…"
         )
     if "keys" in settings.model_fields_set and not settings.keys.is_file():
         raise BadSettingsError(f"the file of keys {settings.keys} does not exist; `slatewise keys add` makes it")
