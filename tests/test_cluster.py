@@ -71,9 +71,16 @@ class Machines:
         (folder / "journal.py").write_text(JOURNAL)
         self.processes: list[subprocess.Popen[bytes]] = []
         self._start("scheduler", "--port", "0", "--scheduler-file", str(self.file), *LOCAL)
-        while not self.file.is_file():
-            time.sleep(0.05)
-        self.address = str(json.loads(self.file.read_text())["address"])
+        self.address = self._address()
+
+    def _address(self) -> str:
+        """Where the scheduler says it is; its file is there before its text is."""
+        while self.processes[0].poll() is None:
+            try:
+                return str(json.loads(self.file.read_text())["address"])
+            except (FileNotFoundError, json.JSONDecodeError):
+                time.sleep(0.05)
+        pytest.fail("the scheduler did not start")
 
     def add_worker(self, **environment: str) -> subprocess.Popen[bytes]:
         number = len(self.processes)

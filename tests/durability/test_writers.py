@@ -13,6 +13,7 @@ from tests.durability.notes import Notes, clicks_of, complaints
 from tests.durability.served import Caller, Place, Running, start, start_by_command
 from tests.durability.visitors import Visitor
 from tests.postgres import Server
+from tests.store_rows import emptied
 
 N_WRITERS = 8
 N_SLATES = 6
@@ -70,7 +71,7 @@ def test_a_store_that_reads_outside_the_transaction_is_caught(place: Place) -> N
 
 @pytest.fixture
 def two_workers(place: Place, postgres_server: Server) -> Iterator[Running]:
-    service = start_by_command(place, "--store", postgres_server.url, "--workers", "2")
+    service = start_by_command(place, "--store", emptied(postgres_server), "--workers", "2")
     yield service
     service.stop()
 
