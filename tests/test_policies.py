@@ -227,13 +227,18 @@ def large_catalog(n_items: int = 6_000) -> Catalog:
 def test_one_user_needs_no_table_of_scores(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The slates of a batch, with exact scores of a small part of the items and no float64 copy of the vectors."""
     policy, n_items, scored = make_policy(name, large_catalog()), 6_000, [0]
-    products = ItemVectors.products
 
-    def counted(self: ItemVectors, items: naive.Integers, direction: naive.Floats) -> naive.Floats:
-        scored[0] += items.size
-        return products(self, items, direction)
+    def count(method: str) -> None:
+        product = getattr(ItemVectors, method)
 
-    monkeypatch.setattr(ItemVectors, "products", counted)
+        def counted(self: ItemVectors, items: naive.Integers, direction: naive.Floats) -> Any:
+            scored[0] += items.size
+            return product(self, items, direction)
+
+        monkeypatch.setattr(ItemVectors, method, counted)
+
+    count("products")
+    count("products_to_rounding")
     state, available = policy.start(3), np.ones((3, n_items), dtype=bool)
     for step in range(3):
         slates = policy.select(state, available, 10, Streams(0, user_keys([1, 2, 3]), step))

@@ -360,6 +360,19 @@ def test_overlap_greedy_prunes_without_changing_anything(monkeypatch: pytest.Mon
         slates.overlap_greedy(scores, sets, everything, 10, -1)
 
 
+def test_rows_are_the_same_however_the_table_is_stored() -> None:
+    random = np.random.default_rng(6)
+    by_rows, items = random.normal(size=(90, 7)).astype(np.float32), random.integers(0, 90, size=40)
+    direction = random.normal(size=7)
+    first = ItemVectors.of(by_rows)
+    for stored in (by_rows, np.asfortranarray(by_rows), by_rows.repeat(2, 0)[::2]):
+        table = ItemVectors.of(stored)
+        np.testing.assert_array_equal(table.rows(items), by_rows[items])
+        np.testing.assert_array_equal(table.products(items, direction), first.products(items, direction))
+        quick = table.products_to_rounding(items, direction)
+        np.testing.assert_allclose(quick, table.products(items, direction), rtol=1e-12, atol=1e-13)
+
+
 @given(seed=SEEDS, dim=st.integers(1, 40), n_rows=st.integers(1, 4), n_items=st.integers(1, 30))
 @settings(max_examples=100, deadline=None)
 def test_products_have_the_same_bits_in_one_call_and_in_a_loop(seed: int, dim: int, n_rows: int, n_items: int) -> None:

@@ -99,10 +99,10 @@ def sample(beliefs: Beliefs, standard_normals: ArrayLike, temperature: float = 1
 
 def logit_moments(beliefs: Beliefs, vectors: ArrayLike, offsets: ArrayLike = 0.0) -> tuple[Floats, Floats]:
     """Return mean and variance, each (n_users, k), of the logits o + θ·x of vectors (n_users or 1, k, dim)."""
-    columns = np.swapaxes(np.asarray(vectors, dtype=np.float64), 1, 2)
+    columns = np.asarray(vectors, dtype=np.float64).swapaxes(1, 2)
     spread = _times_covariance(beliefs, columns)
     average = np.matmul(beliefs.shift[:, None, :], spread)[:, 0, :]
-    variance = np.multiply(columns, spread, out=spread).sum(axis=1)
+    variance = np.add.reduce(np.multiply(columns, spread, out=spread), axis=1)
     return average + np.asarray(offsets, dtype=np.float64), np.maximum(variance, 0.0)
 
 

@@ -19,7 +19,6 @@ from slatewise.policies.protocol import (
     Integers,
     Slates,
     State,
-    at_items,
     check_not_negative,
     check_share,
     for_all,
@@ -32,7 +31,7 @@ from slatewise.slates import Available
 
 MOST_LIKED = 10
 LEAST_NOISE = 0.2
-PREPARED = ("stored_vectors", "bounds", "rates", "noise", "favourite_rate", "category_sets")
+PREPARED = ("stored_vectors", "bounds", "rates", "noise", "favourite_rate", "category_sets", "groups")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +89,11 @@ class Calibrated:
         """The categories of each item as the slate rules want them."""
         return rules.ItemVectors.of_sets(self.catalog.categories)
 
+    @cached_property
+    def groups(self) -> rules.SetGroups | None:
+        """The items by their categories, for one user; None if there are too many for that to pay."""
+        return rules.SetGroups.of(self.catalog.categories, self.catalog.taste_vectors, self.rates)
+
     def with_diversity(self, diversity: float) -> "Calibrated":
         """Return the same policy with another diversity; everything prepared for serving is shared."""
         check_share("diversity", diversity)
@@ -129,17 +133,21 @@ class Calibrated:
             choice = self._choose_alone(theta[0], for_one(available, self.catalog.n_items), k, bool(is_first[0]))
         else:
             choice = self._choose(self._scores(theta), for_all(available, len(theta)), k, is_first)
-        rates = at_items(self.rates, choice.items)
-        mean, variance = belief.logit_moments(beliefs, self._at(choice.items), rates)
-        return Slates(choice.items, np.clip(mean, 0.0, 1.0), np.sqrt(variance), choice.variety)
+        shown = np.maximum(choice.items, 0)  # any item stands in for −1
+        mean, variance = belief.logit_moments(beliefs, self._at(shown), self.rates.take(shown))
+        probability = np.minimum(np.maximum(mean, 0.0), 1.0)
+        return Slates(choice.items, probability, np.sqrt(variance), choice.variety)
 
     def _choose_alone(self, theta: Floats, available: Available, k: int, is_first: bool) -> rules.Choice:
         """Choose for one user."""
 
         def scores(items: Integers) -> Floats:
-            return self.stored_vectors.products(items, theta) + self.rates[items]
+            return self.stored_vectors.products_to_rounding(items, theta) + self.rates.take(items)
 
-        rule = rules.overlap_rule(self.overlap_weight(is_first))
+        weight = self.overlap_weight(is_first)
+        if weight > 0.0 and self.groups is not None and available.candidates is None:
+            return self.groups.choose(theta, available, scores, k, weight)
+        rule = rules.overlap_rule(weight)
         return rules.choose_alone(self.bounds.promise(theta, available, scores), self.category_sets, k, rule)
 
     def _scores(self, theta: Floats) -> Floats:
@@ -149,9 +157,8 @@ class Calibrated:
         return scores
 
     def _at(self, items: Integers) -> Floats:
-        """Return the t_i of chosen items (n_users, k)."""
-        tastes: Floats = at_items(self.catalog.taste_vectors, items).astype(np.float64)
-        return tastes
+        """Return the t_i of some items (n_users, k)."""
+        return self.catalog.taste_vectors[items].astype(np.float64)
 
     def _choose(self, scores: Floats, available: Booleans, k: int, is_first: Booleans) -> rules.Choice:
         """Choose for those who see their first slate and for the others."""
@@ -166,10 +173,11 @@ class Calibrated:
 
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """Add the evidence: Σ⁻¹ += Σ t tᵀ / ψ and Σ⁻¹m += Σ (y − μ) t / ψ, exact and in any order."""
-        shown = self._at(slates.items)
-        weights = (slates.items >= 0) / at_items(self.noise, slates.items)
-        surprise = weights * (clicks - at_items(self.rates, slates.items))
-        rows = np.swapaxes(shown, 1, 2)
+        items = np.maximum(slates.items, 0)  # any item stands in for −1, with no weight
+        shown = self._at(items)
+        weights = (slates.items >= 0) / self.noise.take(items)
+        surprise = weights * (clicks - self.rates.take(items))
+        rows = shown.swapaxes(1, 2)
         return {
             "precision": state["precision"] + symmetric(np.matmul(rows * weights[:, None, :], shown)),
             "shift": state["shift"] + np.matmul(rows, surprise[:, :, None])[:, :, 0],

@@ -89,22 +89,23 @@ def _greedy_on_rows(
     It stops where items outside, whose gains end at `outside`, may gain as much. Overwrites scores.
     """
     k, complete = chosen.items.shape[1], outside == -np.inf
-    picks = np.searchsorted(items, chosen.items[0, chosen.items[0] >= 0]).tolist()
-    for place in picks:
+    chosen_items, chosen_gains, chosen_variety = chosen.items[0], chosen.gains[0], chosen.variety[0]
+    first = int(np.count_nonzero(chosen_items >= 0))
+    for place in items.searchsorted(chosen_items[:first]).tolist() if first else ():
         scores[place] = -np.inf
         rule.add(place)
-    for position in range(len(picks), k if items.size else 0):
+    for position in range(first, k if items.size else 0):
         gains = rule.gains(scores, complete)
-        best = float(gains[gains.argmax()])
+        best = gains.item(gains.argmax())
         if best == -np.inf and complete:
             return None
         tie = greedy.TIE * (1.0 + abs(best))
         if not complete and not best - 2.0 * tie - rule.headroom() > outside:
             return best - 2.0 * tie - rule.headroom()
         place = int((gains >= best - tie).argmax())
-        gain, score = gains[place], scores[place]
-        chosen.items[0, position], chosen.gains[0, position] = items[place], gain
-        chosen.variety[0, position] = gain - score
+        gain = gains.item(place)
+        chosen_items[position], chosen_gains[position] = items.item(place), gain
+        chosen_variety[position] = gain - scores.item(place)
         scores[place] = -np.inf
         if position + 1 < k:
             rule.add(place)

@@ -6,6 +6,7 @@ most promising items can be proved to be the choice among all of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -85,14 +86,13 @@ class Bounds:
     def best(self, size: int) -> tuple[Integers, float]:
         """Find a threshold that enough items reach, then those items."""
         threshold = _reached_by(self.values, size)
-        places = np.flatnonzero(self.values >= threshold)
+        places = (self.values >= threshold).nonzero()[0]
         if places.size > 2 * size:
             threshold = _reached_by(self.values[places], size)
             places = places[self.values[places] >= threshold]
         if threshold == -np.inf:
             return self.left(), -np.inf
-        below = np.nextafter(self.values.dtype.type(threshold), -np.inf)
-        return self._named(places), float(below) + self.error
+        return self._named(places), math.nextafter(threshold, -math.inf) + self.error
 
     def reaching(self, gain: float) -> int:
         """Count the bounds that are high enough."""
@@ -173,7 +173,7 @@ class LinearBounds:
     def promise(self, weights: Floats, available: Available, scores: Scores) -> Bounds:
         """Say what the items promise one user; `scores` must not exceed the bounds."""
         longest, highest = self.sizes
-        size = longest * float(np.sqrt(weights @ weights)) + highest
+        size = longest * math.sqrt(weights.dot(weights)) + highest
         items = None if available.candidates is None else available.left(available.candidates)
         if not size < LARGEST:
             count = len(self.table) if items is None else items.size
@@ -213,5 +213,8 @@ def _reached_by(values: NDArray[np.floating], size: int) -> float:
     n_blocks = BLOCKS_PER_ITEM * size
     width = values.size // n_blocks
     if width > 1:
-        values = values[: width * n_blocks].reshape(width, n_blocks).max(axis=0)
-    return float(np.partition(values, values.size - size)[values.size - size])
+        values = np.maximum.reduce(values[: width * n_blocks].reshape(width, n_blocks), axis=0)
+    else:
+        values = values.copy()
+    values.partition(values.size - size)
+    return float(values[values.size - size])

@@ -77,7 +77,7 @@ class SoloOverlap:
 
     def __init__(self, rows: Floats, weight: float) -> None:
         self.rows, self.weight = rows, weight
-        self.sizes = np.maximum(rows.sum(axis=1), 1.0)
+        self.sizes = np.maximum(np.add.reduce(rows, axis=1), 1.0)  # an empty set shares nothing, so its size is free
         self.penalty = np.zeros(len(rows))
 
     def gains(self, scores: Floats, complete: bool) -> Floats:  # noqa: ARG002
@@ -90,9 +90,8 @@ class SoloOverlap:
 
     def add(self, place: int) -> None:
         """Take in a chosen candidate."""
-        chosen = self.rows[place]
-        shared = self.rows @ chosen
-        united = self.sizes + chosen.sum()
+        shared = self.rows.dot(self.rows[place])
+        united = self.sizes + self.sizes.item(place)
         united -= shared
         shared /= united
         shared *= self.weight

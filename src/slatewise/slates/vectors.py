@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -101,7 +102,7 @@ class ItemVectors:
 
     def rows(self, items: Integers) -> Floats:
         """Return some items as they stand (n, dim), in float64."""
-        return self.table[items].astype(np.float64)
+        return _gathered(self.table, items).astype(np.float64)
 
     def take(self, items: Integers) -> Candidates:
         """Gather candidates (n_rows, n_candidates), different ones for each row, in float64."""
@@ -109,11 +110,22 @@ class ItemVectors:
 
     def products(self, items: Integers, direction: Floats) -> Floats:
         """Return the products of some items (n,) with one direction (dim,), summed as `Candidates.dot` does."""
+        if _is_small((direction.size, 1, items.size)):
+            few: Floats = np.multiply(_gathered(self.table, items).T, direction[:, None], order="C")
+            return np.asarray(np.add.reduce(few, axis=0))
         total = np.empty(items.size)
         for first in range(0, items.size, GATHERED):
             part = slice(first, first + GATHERED)
             columns = np.ascontiguousarray(self.table[items[part]].T, dtype=np.float64)[:, None, :]
             total[part] = Candidates(columns, total[None]).dot(direction[None])[0]
+        return total
+
+    def products_to_rounding(self, items: Integers, direction: Floats) -> Floats:
+        """Return the same products summed in any order, which is faster: for rules that have TIE."""
+        total = np.empty(items.size)
+        for first in range(0, items.size, GATHERED):
+            part = slice(first, first + GATHERED)
+            total[part] = self.rows(items[part]).dot(direction)
         return total
 
     def forms(self, items: Integers, matrix: Floats) -> Floats:
@@ -124,6 +136,11 @@ class ItemVectors:
             rows = self.table[items[part]].astype(np.float64)
             total[part] = np.add.reduce((rows @ matrix) * rows, axis=1)
         return total
+
+
+def _gathered(table: NDArray[Any], items: Integers) -> NDArray[Any]:
+    """Return some rows; `take` is faster than an index, but copies a table that is not stored by rows."""
+    return table.take(items, axis=0) if table.flags.c_contiguous else table[items]
 
 
 def _is_small(shape: tuple[int, ...]) -> bool:
