@@ -19,13 +19,13 @@ from typing import Any, Self
 
 import httpx
 import numpy as np
-from fastapi import FastAPI
 
 from slatewise.catalog import Catalog
 from slatewise.recommender import Recommender
 from slatewise.service.app import create_app
 from slatewise.service.keys import changing, new_key
 from slatewise.service.logs import Log
+from slatewise.service.observing import Observing
 from slatewise.service.settings import Settings
 
 CATEGORIES = ("Comedy", "Drama", "Horror", "Sci-Fi", "War")
@@ -52,7 +52,7 @@ def key_file(path: Path, **scopes: tuple[str, ...]) -> dict[str, str]:
 class Client:
     """Calls an application in this process, as if by HTTP, from ordinary functions."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: Observing) -> None:
         self.loop = asyncio.new_event_loop()
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
@@ -78,7 +78,7 @@ class Client:
 class Local:
     """The service in this process, with what it logged."""
 
-    app: FastAPI
+    app: Observing
     client: Client
     recommender: Recommender
     logged: io.StringIO

@@ -9,7 +9,7 @@ import psycopg
 import psycopg.sql
 
 from slatewise.store import Store
-from slatewise.store.protocol import AnswerRow, SlateRow, Transaction, UserRow
+from slatewise.store.protocol import AnswerRow, BeliefRow, SlateRow, Transaction, UserRow
 from tests.postgres import Server
 
 NASTY = [
@@ -41,21 +41,32 @@ def answer(user: str, number: int, event: str = "", **changes: Any) -> AnswerRow
     )
 
 
+def user_row(user: str) -> UserRow:
+    """The row of a user who was given three slates."""
+    return UserRow(user, f"stamp of {user}", 3)
+
+
+def belief(user: str) -> BeliefRow:
+    """What was learnt about such a user."""
+    return BeliefRow(user, "space", 2, user.encode() * 20)
+
+
 def do(store: Store, work: Callable[[Transaction], Any]) -> Any:
     """Run a work and wait until it is durable."""
     return store.submit(work).result(timeout=30)
 
 
-def fill(store: Store, users: list[str], n_slates: int = 3) -> None:
-    """Give users slates, an answer to each, and a belief."""
+def fill(store: Store, users: list[str]) -> None:
+    """Give users three slates, an answer to each, and a belief."""
 
     def work(user: str) -> Callable[[Transaction], None]:
         def write(transaction: Transaction) -> None:
             transaction.lock(user)
-            for number in range(n_slates):
+            for number in range(3):
                 transaction.add_slate(slate(user, number))
                 transaction.add_answer(answer(user, number))
-            transaction.save_user(UserRow(user, f"stamp of {user}", n_slates, "space", user.encode() * 20))
+            transaction.save_user(user_row(user))
+            transaction.save_belief(belief(user))
 
         return write
 
@@ -63,12 +74,13 @@ def fill(store: Store, users: list[str], n_slates: int = 3) -> None:
         future.result(timeout=30)
 
 
-def one_more(user: str, belief: bytes = b"\x00belief") -> Callable[[Transaction], int]:
-    """A work that counts one up in a user's row."""
+def one_more(user: str, content: bytes = b"\x00belief") -> Callable[[Transaction], int]:
+    """A work that counts one up in a user's row, and in the belief about them."""
 
     def work(transaction: Transaction) -> int:
         row = transaction.lock(user)
-        transaction.save_user(UserRow(user, f"stamp {row.n_slates}", row.n_slates + 1, "space", belief))
+        transaction.save_user(UserRow(user, f"stamp {row.n_slates}", row.n_slates + 1))
+        transaction.save_belief(BeliefRow(user, "space", row.n_slates + 1, content))
         return row.n_slates + 1
 
     return work
@@ -101,6 +113,6 @@ def emptied(server: Server, *, tables_too: bool = False) -> str:
         if tables_too or connection.execute("SELECT to_regclass('slatewise.counts')").fetchall()[0][0] is None:
             connection.execute("SET client_min_messages = warning; DROP SCHEMA IF EXISTS slatewise CASCADE")
         else:
-            for table in ("users", "slates", "answers", "counts"):
+            for table in ("users", "beliefs", "slates", "answers", "counts"):
                 connection.execute(psycopg.sql.SQL("DELETE FROM slatewise.{}").format(psycopg.sql.Identifier(table)))
     return server.url

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from slatewise.service.app import create_api
 from slatewise.service.limits import Limits
 from slatewise.service.rate import MOST_CALLERS, Buckets
 from slatewise.service.routes import ROUTES
@@ -29,7 +30,7 @@ PUBLIC = {"/health/live", "/health/ready", "/openapi.json", "/docs"}
 
 def test_a_route_must_say_who_may_use_it(service: Local) -> None:
     with pytest.raises(TypeError, match="does not say which scopes"):
-        service.app.add_api_route("/v1/new", lambda: None)
+        create_api(service.app.service).add_api_route("/v1/new", lambda: None)
 
 
 def test_every_route_is_behind_a_key(tmp_path: Path) -> None:
@@ -38,7 +39,7 @@ def test_every_route_is_behind_a_key(tmp_path: Path) -> None:
     keys = key_file(tmp_path / "keys.json", **{scope: (scope,) for scope in every})
     with local(tmp_path) as service:
         walked = 0
-        for route in service.app.routes:
+        for route in create_api(service.app.service).routes:
             if route.path in PUBLIC:  # type: ignore[attr-defined]
                 continue
             if not isinstance(route, ScopedRoute):

@@ -218,6 +218,18 @@ def test_raw_bytes(server: Server, parts: list[bytes], expected: tuple[bytes, ..
         assert client.get("/health/live").status_code == 200
 
 
+def test_a_later_head_must_arrive_in_time_too(server: Server) -> None:
+    """The second on a connection: with the end of the first request, or after its answer."""
+    whole, part = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /health/live HTTP/1.1\r\nHo"
+    for parts in ([whole + part], [whole, part]):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            for one in parts:
+                connection.sendall(one)
+                time.sleep(0.1)
+            with connection.makefile("rb") as answers:
+                assert b"HTTP/1.1 408" in answers.read()
+
+
 def test_a_slow_body_does_not_hold_up_others(server: Server) -> None:
     """A byte at a time: the sender is cut off after the body's time, and meanwhile everyone else is served."""
     slow: list[bytes] = []

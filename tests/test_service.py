@@ -1,7 +1,9 @@
 """The HTTP service in this process: what each route answers, and what trouble looks like from outside."""
 
+import asyncio
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -14,6 +16,7 @@ from slatewise.recommender.views import Receipt, Slate, SlateItem
 from slatewise.service import page_files
 from slatewise.service.live import Latencies, Rate, percentile
 from slatewise.service.routes import ROUTES
+from slatewise.service.waiting import result
 from slatewise.store.protocol import StoreDamagedError, StoreFullError, StoreUnavailableError
 from tests.serving import Local, key_file, local, new_slate, reload, small_catalog
 
@@ -200,8 +203,8 @@ def test_experiments_are_at_most_seconds_old(service: Local, monkeypatch: pytest
     for _ in range(3):
         service.client.get("/v1/experiments")
     assert len(calls) == 1
-    at, results = service.app.state.service.counted
-    service.app.state.service.counted = (at - 5.1, results)
+    at, results = service.app.service.counted
+    service.app.service.counted = (at - 5.1, results)
     service.client.get("/v1/experiments")
     assert len(calls) == 2
 
@@ -249,6 +252,54 @@ def test_trouble_inside_stays_inside(tmp_path: Path, error: Exception, status: i
     failures = [line for line in service.lines if line["event"] == "failure"]
     assert len(failures) == (3 if kind == "internal" else 0)
     assert all(line["kind"] == type(error).__name__ and line["at"] for line in failures)
+
+
+def test_trouble_on_a_route_without_a_body_stays_inside_too(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: str) -> None:
+        raise KeyError(SECRET)
+
+    monkeypatch.setattr(service.recommender, "explain", fails)
+    answer = service.client.get("/v1/users/anna")
+    assert answer.status_code == answer.json()["status"] == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["request_id"] == answer.headers["x-request-id"]
+    assert "secret-word" not in answer.text + service.logged.getvalue()
+    assert [line["event"] for line in service.lines] == ["failure", "request"]
+
+
+def test_a_result_comes_from_another_thread() -> None:
+    async def outcome(finish: Callable[[Future[int]], None]) -> int:
+        future: Future[int] = Future()
+        asyncio.get_running_loop().call_later(0.01, threading.Thread(target=finish, args=(future,)).start)
+        return await result(future)
+
+    assert asyncio.run(outcome(lambda future: future.set_result(3))) == 3
+    with pytest.raises(KeyError):
+        asyncio.run(outcome(lambda future: future.set_exception(KeyError())))
+
+
+def test_who_stops_waiting_takes_the_work_back() -> None:
+    future: Future[int] = Future()
+
+    async def impatient() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(result(future), 0.01)
+
+    asyncio.run(impatient())
+    assert future.cancelled()
+
+
+def test_a_result_after_the_end_is_nobodys(caplog: pytest.LogCaptureFixture) -> None:
+    future: Future[int] = Future()
+    future.set_running_or_notify_cancel()
+
+    async def impatient() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(result(future), 0.01)
+
+    asyncio.run(impatient())
+    future.set_result(3)
+    assert caplog.records == []
 
 
 def test_a_store_that_does_not_answer_is_not_ready(service: Local) -> None:

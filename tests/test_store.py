@@ -15,12 +15,13 @@ from slatewise.store import Store, StoreError, StoreUnavailableError, open_store
 from slatewise.store.protocol import (
     CLOSED,
     WITHDRAWN,
+    BeliefRow,
     Counts,
     SlateRow,
     Transaction,
     UserRow,
 )
-from tests.store_rows import NASTY, answer, at_once, do, emptied, fill, one_more, slate
+from tests.store_rows import NASTY, answer, at_once, belief, do, emptied, fill, one_more, slate, user_row
 
 KINDS = ["memory", "sqlite", "postgresql"]
 
@@ -43,12 +44,12 @@ def store(url: str) -> Iterator[Store]:
 
 def everything(store: Store, user: str) -> Any:
     """All that a store says of a user."""
-    return store.read(lambda t: (t.lock(user), t.slates_of(user), t.answers_of(user)))
+    return store.read(lambda t: (t.lock(user), t.slates_of(user), t.answers_of(user), t.belief(user)))
 
 
 def test_a_user_never_seen_is_empty(store: Store) -> None:
     assert do(store, lambda t: t.lock("nobody")) == UserRow("nobody")
-    assert everything(store, "nobody") == (UserRow("nobody"), [], [])
+    assert everything(store, "nobody") == (UserRow("nobody"), [], [], BeliefRow("nobody"))
     assert list(store.users()) == []
     assert do(store, lambda t: t.forget("nobody")) is False
 
@@ -56,8 +57,8 @@ def test_a_user_never_seen_is_empty(store: Store) -> None:
 @pytest.mark.parametrize("user", NASTY, ids=range(len(NASTY)))
 def test_rows_come_back_as_they_went(store: Store, user: str) -> None:
     fill(store, [user, "someone else"])
-    row = UserRow(user, f"stamp of {user}", 3, "space", user.encode() * 20)
-    assert everything(store, user) == (row, [slate(user, n) for n in range(3)], [answer(user, n) for n in range(3)])
+    slates, answers = [slate(user, n) for n in range(3)], [answer(user, n) for n in range(3)]
+    assert everything(store, user) == (user_row(user), slates, answers, belief(user))
     assert [type(item) for item in everything(store, user)[1][0].items] == [int, str, int, str, int]
     assert store.read(lambda t: t.slate(slate(user, 1).slate_id)) == slate(user, 1)
     assert store.read(lambda t: t.answer(answer(user, 1).event_id)) == answer(user, 1)
@@ -84,7 +85,7 @@ def test_slates_by_number_and_answers_by_arrival(store: Store) -> None:
         do(store, methodcaller("add_answer", event))
     do(store, lambda t: t.add_slate(slate("v", 0)))
     do(store, lambda t: t.add_answer(answer("v", 0)))
-    _, slates, answers = everything(store, "u")
+    _, slates, answers, _ = everything(store, "u")
     assert [row.number for row in slates] == [0, 1, 2]
     assert answers == events
     assert store.read(lambda t: t.answers_to(slate("u", 1).slate_id)) == [events[0], events[2]]
@@ -102,14 +103,47 @@ def test_a_slate_changes_status_and_time(store: Store) -> None:
 def test_a_transaction_sees_its_own_writes(store: Store) -> None:
     def work(t: Transaction) -> Any:
         t.add_slate(slate("u", 0))
-        t.save_user(UserRow("u", "one", 1, "space", b"1"))
+        t.save_user(UserRow("u", "one", 1))
+        t.save_belief(BeliefRow("u", "space", 1, b"1"))
         t.add_answer(answer("u", 0))
         t.change_slate(slate("u", 0).closed(1.0))
-        return t.lock("u"), t.slates_of("u"), t.answers_of("u")
+        return t.lock("u"), t.slates_of("u"), t.answers_of("u"), t.belief("u")
 
     seen = do(store, work)
-    assert seen == (UserRow("u", "one", 1, "space", b"1"), [slate("u", 0).closed(1.0)], [answer("u", 0)])
+    learnt = BeliefRow("u", "space", 1, b"1")
+    assert seen == (UserRow("u", "one", 1), [slate("u", 0).closed(1.0)], [answer("u", 0)], learnt)
     assert everything(store, "u") == seen
+
+
+def test_a_belief_is_replaced_whole(store: Store) -> None:
+    fill(store, ["u", "v"])
+    replaced = BeliefRow("u", "another space", 2**40, bytes(range(256)) * 50)
+    for row in (BeliefRow("u", "", 0, b"\x00"), replaced):
+        do(store, methodcaller("save_belief", row))
+        assert everything(store, "u")[3] == row
+    assert everything(store, "v")[3] == belief("v")
+
+
+def test_a_users_row_and_the_belief_about_them_are_independent(store: Store) -> None:
+    do(store, lambda t: t.save_belief(belief("u")))
+    assert everything(store, "u") == (UserRow("u"), [], [], belief("u"))
+    assert list(store.users()) == []
+    for number in range(2):
+        row = UserRow("u", f"stamp {number}", number)
+        do(store, methodcaller("save_user", row))
+        assert everything(store, "u") == (row, [], [], belief("u"))
+    learnt = BeliefRow("u", "another space", 7, b"more")
+    do(store, lambda t: t.save_belief(learnt))
+    assert everything(store, "u") == (row, [], [], learnt)
+    do(store, lambda t: t.save_user(UserRow("v", "stamp", 1)))
+    assert everything(store, "v") == (UserRow("v", "stamp", 1), [], [], BeliefRow("v"))
+
+
+def test_a_belief_alone_can_be_forgotten(store: Store) -> None:
+    do(store, lambda t: t.save_belief(belief("u")))
+    assert do(store, lambda t: t.forget("u")) is True
+    assert everything(store, "u")[3] == BeliefRow("u")
+    assert do(store, lambda t: t.forget("u")) is False
 
 
 def test_an_event_id_is_recorded_once(store: Store) -> None:
@@ -163,7 +197,7 @@ def test_forgetting_removes_one_user_and_all_of_them(store: Store) -> None:
         do(store, methodcaller("count", user, "dc2b", Counts(1, 10, 2, 0.5)))
     kept = everything(store, "v")
     assert do(store, lambda t: t.forget("u")) is True
-    assert everything(store, "u") == (UserRow("u"), [], [])
+    assert everything(store, "u") == (UserRow("u"), [], [], BeliefRow("u"))
     assert store.read(lambda t: t.slate(slate("u", 0).slate_id)) is None
     assert store.read(lambda t: t.answer(answer("u", 0).event_id)) is None
     assert everything(store, "v") == kept
@@ -172,10 +206,12 @@ def test_forgetting_removes_one_user_and_all_of_them(store: Store) -> None:
     assert do(store, lambda t: t.forget("u")) is False
     fill(store, ["u"])
     assert len(everything(store, "u")[1]) == 3
+    assert everything(store, "u")[3] == belief("u")
 
 
 WRITES: dict[str, Callable[[Transaction], Any]] = {
-    "save_user": lambda t: t.save_user(UserRow("u", "other", 9, "space", b"other")),
+    "save_user": lambda t: t.save_user(UserRow("u", "other", 9)),
+    "save_belief": lambda t: t.save_belief(BeliefRow("u", "space", 3, b"other")),
     "add_slate": lambda t: t.add_slate(slate("u", 3)),
     "change_slate": lambda t: t.change_slate(slate("u", 0).closed(1.0)),
     "add_answer": lambda t: t.add_answer(answer("u", 0, "again")),
@@ -203,6 +239,16 @@ def test_a_work_that_fails_leaves_nothing(store: Store, name: str, error: type[B
     assert (everything(store, "u"), store.read(lambda t: t.totals())) != before
 
 
+def test_a_first_belief_is_undone_with_the_work_that_failed(store: Store) -> None:
+    def work(t: Transaction) -> None:
+        t.save_belief(belief("u"))
+        raise ValueError("on purpose")
+
+    with pytest.raises(ValueError, match="on purpose"):
+        do(store, work)
+    assert everything(store, "u") == (UserRow("u"), [], [], BeliefRow("u"))
+
+
 def test_works_that_fail_do_not_touch_their_neighbours(store: Store) -> None:
     def failing(t: Transaction) -> None:
         one_more("u")(t)
@@ -211,12 +257,12 @@ def test_works_that_fail_do_not_touch_their_neighbours(store: Store) -> None:
     futures: list[Future[Any]] = [store.submit(failing if n % 3 == 1 else one_more("u")) for n in range(30)]
     failed = [isinstance(future.exception(timeout=30), ValueError) for future in futures]
     assert failed == [n % 3 == 1 for n in range(30)]
-    assert everything(store, "u")[0].n_slates == 20
+    assert everything(store, "u")[0].n_slates == everything(store, "u")[3].covers == 20
 
 
 def test_no_update_is_lost_among_eight_writers(store: Store) -> None:
     at_once([lambda: [do(store, one_more("u")) for _ in range(20)]] * 8)
-    assert everything(store, "u")[0].n_slates == 160
+    assert everything(store, "u")[0].n_slates == everything(store, "u")[3].covers == 160
 
 
 def test_reading_outside_the_transaction_does_lose_updates(store: Store) -> None:
@@ -227,7 +273,7 @@ def test_reading_outside_the_transaction_does_lose_updates(store: Store) -> None
     def careless() -> None:
         n_slates = everything(store, "u")[0].n_slates
         everybody_has_read.wait(timeout=30)
-        do(store, lambda t: t.save_user(UserRow("u", "stamp", n_slates + 1, "space", b"")))
+        do(store, lambda t: t.save_user(UserRow("u", "stamp", n_slates + 1)))
 
     at_once([careless] * 8)
     assert everything(store, "u")[0].n_slates == 1
@@ -277,22 +323,27 @@ class TestOnDisk:
     def test_a_read_is_a_snapshot(self, store: Store) -> None:
         fill(store, ["u"])
 
-        def work(t: Transaction) -> tuple[list[SlateRow], list[SlateRow]]:
-            before = t.slates_of("u")
-            do(store, WRITES["add_slate"])
-            do(store, WRITES["change_slate"])
-            return before, t.slates_of("u")
+        def seen(t: Transaction) -> tuple[list[SlateRow], BeliefRow]:
+            return t.slates_of("u"), t.belief("u")
+
+        def work(t: Transaction) -> Any:
+            before = seen(t)
+            for name in ("add_slate", "change_slate", "save_belief"):
+                do(store, WRITES[name])
+            return before, seen(t)
 
         before, after = store.read(work)
         assert before == after
         assert len(everything(store, "u")[1]) == 4
+        assert everything(store, "u")[3].content == b"other"
 
     def test_a_read_cannot_write(self, store: Store) -> None:
         fill(store, ["u"])
-        for write in (WRITES["count"], WRITES["add_slate"], WRITES["forget"]):
+        before = everything(store, "u")
+        for name in ("count", "add_slate", "save_belief", "forget"):
             with pytest.raises(StoreError):
-                store.read(write)
-        assert len(everything(store, "u")[1]) == 3
+                store.read(WRITES[name])
+        assert everything(store, "u") == before
 
     def test_a_failed_statement_cannot_be_swallowed(self, store: Store) -> None:
         fill(store, ["u"])

@@ -1,6 +1,7 @@
 """`slatewise store`: what it finds, mends and gives out, also beside a running service."""
 
 import json
+from operator import methodcaller
 from pathlib import Path
 
 import apsw
@@ -26,10 +27,10 @@ def catalog(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(catalog: Path, tmp_path: Path) -> str:
-    """A store in which three people have answered two slates each."""
+    """A store in which three people have answered ten slates each, so that beliefs are stored."""
     where = f"sqlite:///{tmp_path / 'slates.db'}"
     with Recommender(Catalog.load(catalog), store=where) as recommender:
-        for user in ("alice", "bob", "carol") * 2:
+        for user in ("alice", "bob", "carol") * 10:
             slate = recommender.recommend(user, 5)
             recommender.feedback(str(slate.slate_id), [slate.items[0].id])
     return where
@@ -51,16 +52,35 @@ def test_a_whole_store_verifies_also_beside_its_owner(catalog: Path, url: str) -
         assert "belongs to process" in refused.output
 
 
-def test_a_spoilt_belief_is_found_and_rebuilt(catalog: Path, url: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("beliefs SET belief = zeroblob(100)", "the cached belief"),
+        ("users SET n_slates = 3", "the row of the user"),
+    ],
+)
+def test_a_spoilt_belief_is_found_and_rebuilt(catalog: Path, url: str, change: str, problem: str) -> None:
     before = slatewise("export", "--store", url).stdout
-    spoil(url, "UPDATE users SET belief = zeroblob(100) WHERE user_id = 'bob'")
+    spoil(url, f"UPDATE {change} WHERE user_id = 'bob'")
     found = slatewise("verify", "--catalog", catalog, "--store", url, "--json")
     assert found.exit_code == 1
-    assert [one["user"] for one in json.loads(found.stdout)["problems"]] == ["bob"]
+    told = json.loads(found.stdout)["problems"]
+    assert [one["user"] for one in told] == ["bob"]
+    assert told[0]["problem"].startswith(problem)
     mended = slatewise("rebuild", "--catalog", catalog, "--store", url)
     assert (mended.exit_code, mended.stderr) == (0, "1 beliefs rebuilt from the log\n")
     assert slatewise("verify", "--catalog", catalog, "--store", url).exit_code == 0
     assert slatewise("export", "--store", url).stdout == before
+
+
+def test_a_belief_that_is_lost_is_no_problem_and_can_be_learnt_anew(catalog: Path, url: str) -> None:
+    spoil(url, "DELETE FROM beliefs")
+    assert slatewise("verify", "--catalog", catalog, "--store", url).exit_code == 0
+    assert slatewise("rebuild", "--catalog", catalog, "--store", url, "--all").exit_code == 0
+    with Recommender(Catalog.load(catalog), store=url) as recommender:
+        beliefs = [recommender.store.read(methodcaller("belief", user)) for user in ("alice", "bob", "carol")]
+    assert [one.covers for one in beliefs] == [10, 10, 10]
+    assert slatewise("verify", "--catalog", catalog, "--store", url).exit_code == 0
 
 
 def test_a_spoilt_log_is_found_and_the_others_are_still_verified(catalog: Path, url: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from slatewise.store import StoreError, StoreFullError, StoreUnavailableError, migrations, open_store
 from slatewise.store.postgres import PostgresStore
-from slatewise.store.protocol import Transaction, UserRow
+from slatewise.store.protocol import BeliefRow, Transaction, UserRow
 from slatewise.store.transaction import SqlTransaction
 from tests.conftest import ROOT, missing
 from tests.postgres import Server
@@ -117,12 +117,15 @@ def test_forgetting_and_writing_at_once_leaves_a_whole_log(store: PostgresStore)
     def grown(t: Transaction) -> None:
         row = t.lock("u")
         t.add_slate(slate("u", row.n_slates, slate_id=key(row.n_slates)))
-        t.save_user(UserRow("u", key(0), row.n_slates + 1, "space", b"belief"))
+        t.save_user(UserRow("u", key(0), row.n_slates + 1))
+        t.save_belief(BeliefRow("u", "space", row.n_slates + 1, b"belief"))
 
     at_once([grow, grow, grow, lambda: [do(store, lambda t: t.forget("u")) for _ in range(12)]])
-    row, slates = store.read(lambda t: (t.lock("u"), t.slates_of("u")))
+    row, slates, belief = store.read(lambda t: (t.lock("u"), t.slates_of("u"), t.belief("u")))
     assert [one.number for one in slates] == list(range(row.n_slates))
+    assert belief.covers == row.n_slates
     assert not row.damaged
+    assert not belief.damaged
 
 
 def test_works_that_block_each_other_are_run_again(store: PostgresStore) -> None:
@@ -203,7 +206,7 @@ def test_who_waits_too_long_for_a_user_is_told(
 
 @pytest.fixture
 def small_tablespace(url: str, postgres_server: Server) -> Iterator[Path]:
-    """A disk of two megabytes for the rows of users."""
+    """A disk of two megabytes for the beliefs."""
     place = postgres_server.directory / "small"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
@@ -213,7 +216,7 @@ def small_tablespace(url: str, postgres_server: Server) -> Iterator[Path]:
     PostgresStore.open(url).close()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE TABLESPACE small LOCATION '{place}'")
-        connection.execute("ALTER TABLE slatewise.users SET TABLESPACE small")
+        connection.execute("ALTER TABLE slatewise.beliefs SET TABLESPACE small")
         yield place
         emptied(postgres_server, tables_too=True)
         connection.execute("DROP TABLESPACE small")
@@ -226,11 +229,11 @@ def test_a_full_disk_is_said_and_survived(small_tablespace: Path, url: str) -> N
     store = PostgresStore.open(url)
     told, error = 0, None
     while error is None:
-        belief = os.urandom(40_000)
-        error = store.submit(one_more(f"user {told}", belief)).exception(timeout=30)
+        error = store.submit(one_more(f"user {told}", os.urandom(40_000))).exception(timeout=30)
         told += error is None
     assert isinstance(error, StoreFullError)
     assert len(list(store.users())) == told
+    assert [store.read(methodcaller("belief", f"user {n}")).covers for n in range(told + 1)] == [1] * told + [0]
     ballast.unlink()
     assert do(store, one_more("another", os.urandom(40_000))) == 1
     store.close()

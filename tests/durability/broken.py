@@ -14,7 +14,7 @@ from slatewise.store.rows import Values
 
 Work = Callable[[Any], Any]
 
-WRITES = {"save_user", "add_slate", "change_slate", "add_answer", "count"}
+WRITES = {"save_user", "save_belief", "add_slate", "change_slate", "add_answer", "count"}
 SLOW_DISK = 0.02
 
 

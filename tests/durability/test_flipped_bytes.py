@@ -14,11 +14,12 @@ from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.model_files import MANIFEST
 from slatewise.recommender import Recommender
 from slatewise.store import StoreError, open_store, rows, transaction
-from slatewise.store.protocol import UserRow
+from slatewise.store.protocol import BeliefRow, UserRow
 from tests.durability.conftest import make_catalog
 from tests.durability.served import Caller, Place, start, start_by_command
 
 USERS = tuple(f"user-{number}" for number in range(6))
+N_SLATES = 10
 N_FLIPS = 80
 
 
@@ -44,7 +45,7 @@ def truth(tmp_path_factory: pytest.TempPathFactory, catalog: Catalog) -> Truth:
     path = tmp_path_factory.mktemp("truth") / "slates.db"
     draw = random.Random(0)
     with Recommender(catalog, store=f"sqlite:///{path}") as recommender:
-        for user in USERS * 4:
+        for user in USERS * N_SLATES:
             slate = recommender.recommend(user, 5)
             recommender.feedback(slate.slate_id or "", [item.id for item in draw.sample(slate.items, 2)])
         return Truth(path, {user: views(recommender, user) for user in USERS})
@@ -89,21 +90,39 @@ def test_no_flipped_byte_of_the_store_is_served(truth: Truth, tmp_path: Path, ca
 
 def test_without_checksums_flipped_bytes_are_served(truth: Truth, tmp_path: Path, catalog: Catalog) -> None:
     def trusting(values: rows.Values) -> Any:
-        user, stamp, n_slates, space, logged_slates, logged_answers, belief, _ = values
-        return UserRow(user, stamp, n_slates, space, belief), (logged_slates, logged_answers)
+        user, stamp, n_slates, logged_slates, logged_answers, _ = values
+        return UserRow(user, stamp, n_slates), (logged_slates, logged_answers)
 
     with patch.object(rows, "_is_whole", lambda *_: True), patch.object(transaction, "user_row", trusting):
         assert any(flips(truth, tmp_path, catalog))
 
 
+def stored_belief(path: Path) -> bytes:
+    store = open_store(f"sqlite:///{path}")
+    belief = store.read(lambda t: t.belief(USERS[0]))
+    store.close()
+    assert belief.content is not None
+    return belief.content
+
+
+def flip_the_belief(truth: Truth, path: Path) -> None:
+    """Copy the store, and flip a byte of the last but one number that was learnt about the first user."""
+    shutil.copy(truth.path, path)
+    content = stored_belief(path)
+    flip(path, path.read_bytes().index(content) + len(content) - 11)
+
+
+def test_without_its_checksum_a_flipped_belief_is_served(truth: Truth, tmp_path: Path, catalog: Catalog) -> None:
+    path = tmp_path / "slates.db"
+    flip_the_belief(truth, path)
+    assert served_wrong(truth, path, catalog) == []
+    with patch.object(transaction, "belief_row", lambda values: BeliefRow(*values[:-1])):
+        assert served_wrong(truth, path, catalog) == [USERS[0]]
+
+
 def test_a_flipped_belief_is_rebuilt_from_the_log(truth: Truth, tmp_path: Path, catalog: Catalog) -> None:
     path = tmp_path / "slates.db"
-    shutil.copy(truth.path, path)
-    store = open_store(f"sqlite:///{path}")
-    belief = store.read(lambda t: t.lock(USERS[0])).belief
-    store.close()
-    assert belief is not None
-    flip(path, path.read_bytes().index(belief) + len(belief) - 5)
+    flip_the_belief(truth, path)
     with Recommender(catalog, store=f"sqlite:///{path}") as recommender:
         assert dict(recommender.verify())[USERS[0]]
         assert {user: views(recommender, user) for user in USERS} == truth.views

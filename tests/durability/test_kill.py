@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slatewise.recommender import Recommender
-from slatewise.store import open_store
+from tests.durability.beliefs import n_stored, wrong_beliefs
 from tests.durability.conftest import Tell, make_catalog
 from tests.durability.notes import Event, Notes, clicks_of, complaints
 from tests.durability.served import Caller, Place, Running, start, start_by_command
@@ -91,7 +91,7 @@ class Course:
             exports = {user: caller.export(user) for user in notes.users}
             self.clicks += clicks_of(exports)
             found += complaints(notes, exports) + self.miscounted(caller)
-        return found + wrong_beliefs(self.place, notes.users)
+            return found + wrong_beliefs(caller, self.place.store, make_catalog(), notes.users)
 
     def miscounted(self, caller: Caller) -> list[str]:
         """The counters of the policies must be what the exports of all users so far add up to."""
@@ -107,13 +107,6 @@ def send_again(caller: Caller, notes: Notes, event: Event) -> list[str]:
     was_known, is_known = event.event_id in notes.acknowledged, answer.body["duplicate"]
     notes.acknowledge(event)
     return [f"event {event.event_id} was acknowledged and is new again"] if was_known and not is_known else []
-
-
-def wrong_beliefs(place: Place, users: list[str]) -> list[str]:
-    """Compare beliefs with the fold of the log, beside the running service."""
-    with Recommender(make_catalog(), store=open_store(place.store, read_only=True)) as beside:
-        problems = {user: beside._problem(user) for user in users}
-    return [f"{user}: {problem}" for user, problem in problems.items() if problem]
 
 
 @contextmanager
@@ -150,6 +143,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(place: Place, n_r
     assert course.died_in_a_checkpoint >= n_rounds // len(STARTS)
     with Recommender(make_catalog(), store=place.store) as recommender:
         assert {user: problem for user, problem in recommender.verify() if problem} == {}
+        assert n_stored(recommender.store) > 0
     ready = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in course.slowest.items())
     tell(
         f"kill -9: {n_rounds} rounds ({course.died_in_a_checkpoint} in a checkpoint), {course.acknowledged:,} "

@@ -11,9 +11,9 @@ from unittest.mock import patch
 import pytest
 
 from slatewise.catalog import Catalog
+from slatewise.policies import State
 from slatewise.recommender import Recommender, Slate, people, states
 from slatewise.recommender.people import PeopleAtHand, Person
-from slatewise.recommender.spaces import Space
 from slatewise.store import Store, StoreError, open_store
 from slatewise.store.memory import MemoryTables
 from slatewise.store.protocol import Transaction, UserRow
@@ -134,15 +134,17 @@ STEPS: tuple[Callable[[Life], None], ...] = (
 def kept(store: Store) -> dict[str, Any]:
     """Everything that is stored, as it is."""
 
-    def of_one(transaction: Transaction) -> list[Any]:
-        rows = [(t.lock(user), t.slates_of(user), t.answers_of(user)) for t in (transaction,) for user in USERS]
-        return [*rows, transaction.totals()]
+    def of_user(t: Transaction, user: str) -> list[Any]:
+        return [t.lock(user), t.belief(user), t.slates_of(user), t.answers_of(user)]
 
-    return {"all": store.read(of_one)}
+    def of_all(transaction: Transaction) -> list[Any]:
+        return [*(of_user(transaction, user) for user in USERS), transaction.totals()]
+
+    return {"all": store.read(of_all)}
 
 
 def meaning(recommender: Recommender) -> list[Any]:
-    """Everything that is stored, without names that are drawn anew each time; beliefs as they are on a new start."""
+    """Everything in the log, without names that are drawn anew each time."""
     found: list[Any] = []
     for user in USERS:
         slates, answers = recommender.store.read(lambda t, user=user: (t.slates_of(user), t.answers_of(user)))  # type: ignore[misc]
@@ -151,9 +153,16 @@ def meaning(recommender: Recommender) -> list[Any]:
     return [*found, recommender.store.read(lambda t: t.totals())]
 
 
-def beliefs(recommender: Recommender) -> list[Any]:
-    rows = [recommender.store.read(lambda t, user=user: t.lock(user)) for user in USERS]  # type: ignore[misc]
-    return [states.from_bytes(row.belief) for row in rows if row.belief is not None]
+def beliefs(recommender: Recommender) -> list[State]:
+    """What is known of everyone at hand, and of everyone on a new start."""
+    desk = recommender.desk
+    space = desk.spaces.space(next(iter(recommender.shares)))
+
+    def both(t: Transaction) -> list[Person]:
+        rows = [t.lock(user) for user in USERS]
+        return [desk.person(t, row, space) for row in rows] + [people.load(t, row, desk.spaces, space) for row in rows]
+
+    return [people.caught_up(person).state for person in recommender.store.read(both)]
 
 
 def check(recommender: Recommender, catalog: Catalog) -> None:
@@ -176,9 +185,13 @@ def opened(kind: str, path: Path, catalog: Catalog, countdown: Countdown) -> Ite
         store.close()
 
 
+@pytest.mark.parametrize("saved_every", [1, people.SAVED_EVERY])
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_the_nth_call_fails_for_every_n(kind: str, tmp_path: Path, n_rounds: int) -> None:
+def test_the_nth_call_fails_for_every_n(
+    kind: str, saved_every: int, tmp_path: Path, n_rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For every n in CI; for some when time is short."""
+    monkeypatch.setattr(people, "SAVED_EVERY", saved_every)
     stride = STRIDES[kind] if n_rounds <= FEW_ROUNDS else 1
     catalog, whole = make_catalog(n_items=40), Countdown()
     with opened(kind, tmp_path / "whole.db", catalog, whole) as life:
@@ -199,9 +212,8 @@ def test_the_nth_call_fails_for_every_n(kind: str, tmp_path: Path, n_rounds: int
 def test_a_memory_of_people_that_ignores_stamps_is_caught(tmp_path: Path) -> None:
     """The control: whoever was put at hand by a work that failed is served as if it had not."""
 
-    def get(self: PeopleAtHand, row: UserRow, space: Space) -> Person | None:
-        person = self.people.get(row.user)
-        return person if person is not None and person.space is space else None
+    def get(self: PeopleAtHand, row: UserRow) -> Person | None:
+        return self.people.get(row.user)
 
     catalog, n_caught = make_catalog(n_items=40), 0
     with patch.object(people.PeopleAtHand, "get", get):

@@ -12,9 +12,9 @@ import pytest
 
 from slatewise.catalog import Catalog
 from slatewise.policies import State
-from slatewise.recommender import Recommender, states
-from slatewise.store import open_store
+from slatewise.recommender import Recommender, people, states
 from slatewise.store.protocol import Transaction
+from tests.durability.beliefs import misread, misserved, wrong_beliefs
 from tests.durability.notes import Notes
 from tests.durability.served import Caller, Place, start
 from tests.durability.visitors import Visitor
@@ -24,7 +24,7 @@ N_SLATES = 5
 
 
 def belief_after(catalog: Catalog, policy: str, path: Path, seed: int) -> State:
-    """Show slates, then send all clicks on them, in an order drawn by the seed; return the stored belief."""
+    """Show slates, then send all clicks on them, in an order drawn by the seed; return what was learnt."""
     with Recommender(catalog, policy, f"sqlite:///{path}") as recommender:
         slates = [recommender.recommend("ann", 6) for _ in range(N_SLATES)]
         clicks: list[tuple[str, Any]] = [
@@ -33,9 +33,10 @@ def belief_after(catalog: Catalog, policy: str, path: Path, seed: int) -> State:
         random.Random(seed).shuffle(clicks)
         for number, (slate_id, item) in enumerate(clicks):
             recommender.feedback(slate_id, [item], event_id=str(number), final=True)
-        row = recommender.store.read(lambda transaction: transaction.lock("ann"))
-        assert row.belief is not None
-        return states.from_bytes(row.belief)
+        assert dict(recommender.verify()) == {"ann": None}
+        assert misread(recommender, "ann") is None
+        assert recommender.store.read(lambda transaction: transaction.belief("ann")).covers >= N_SLATES - 1
+        return people.caught_up(recommender.desk.at_hand.people["ann"]).state
 
 
 @pytest.mark.parametrize("policy", LEARNERS)
@@ -45,28 +46,41 @@ def test_the_order_of_events_does_not_matter(policy: str, catalog: Catalog, tmp_
         assert states.difference(one, other) <= 1e-9
 
 
+@pytest.mark.parametrize("policy", LEARNERS)
+def test_the_log_alone_gives_it_back(policy: str, catalog: Catalog, tmp_path: Path) -> None:
+    learnt = belief_after(catalog, policy, tmp_path / "slates.db", seed=0)
+    with Recommender(catalog, policy, f"sqlite:///{tmp_path / 'slates.db'}") as recommender:
+        recommender.rebuild("ann")
+        row = recommender.store.read(lambda transaction: transaction.belief("ann"))
+    assert row.covers == N_SLATES
+    assert states.difference(states.from_bytes(row.content or b""), learnt) <= 1e-9
+
+
 def verified(place: Place) -> int:
     """Return the exit code of `slatewise store verify`."""
     command = [sys.executable, "-m", "slatewise", "store", "verify", "--store", place.store]
     return subprocess.run([*command, "--catalog", str(place.catalog)], check=False, capture_output=True).returncode  # noqa: S603
 
 
-def test_the_command_that_verifies_agrees_and_can_disagree(place: Place) -> None:
+def test_the_checks_of_beliefs_agree_and_can_disagree(place: Place, catalog: Catalog) -> None:
     service, notes = start(place), Notes()
     with Caller(place) as caller:
-        visitor = Visitor(place, notes, ("ann", "ben"), random.Random(0))
-        assert all(visitor.take_one(caller) for _ in range(10))
+        visitor = Visitor(place, notes, ("ann",), random.Random(0))
+        assert all(visitor.take_one(caller) for _ in range(people.SAVED_EVERY + 2))
         assert verified(place) == 0
+        assert wrong_beliefs(caller, place.store, catalog, ["ann"]) == []
+        with Recommender(catalog) as without_the_log:
+            assert misserved(caller, without_the_log, "ann")
     service.stop()
-    store = open_store(place.store)
-    store.submit(learn_something_else).result()
-    store.close()
+    with Recommender(catalog, store=place.store) as recommender:
+        recommender.store.submit(learn_something_else).result()
+        assert misread(recommender, "ann")
     assert verified(place) != 0
 
 
 def learn_something_else(transaction: Transaction) -> None:
     """Change a belief as a bug would: under a checksum that fits."""
-    row = transaction.lock("ann")
-    assert row.belief is not None
-    state = states.from_bytes(row.belief)
-    transaction.save_user(replace(row, belief=states.to_bytes({**state, "shift": state["shift"] + 1e-6})))
+    row = transaction.belief("ann")
+    assert row.content is not None
+    state = states.from_bytes(row.content)
+    transaction.save_belief(replace(row, content=states.to_bytes({**state, "shift": state["shift"] + 1e-6})))

@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from slatewise.catalog import Catalog
 from slatewise.recommender import people, states, traffic
 from slatewise.recommender.answering import answer, event_of
+from slatewise.recommender.beside import Chooser
 from slatewise.recommender.choosing import Request, Wishes, check_id
 from slatewise.recommender.people import PeopleAtHand
 from slatewise.recommender.portrait import portray
@@ -74,6 +76,21 @@ class Recommender:
         """How many beliefs were folded anew from the log since the start."""
         return self.desk.at_hand.rebuilt
 
+    @property
+    def chooses_beside(self) -> bool:
+        """Whether another process was asked to choose slates."""
+        return self.desk.chooser is not None
+
+    @property
+    def chosen_beside(self) -> int:
+        """How many slates the present chooser chose."""
+        return 0 if self.desk.chooser is None else self.desk.chooser.used
+
+    @property
+    def has_lost_chooser(self) -> bool:
+        """Whether the process that should choose slates is gone; they are chosen here then."""
+        return self.desk.chooser is not None and self.desk.chooser.is_lost
+
     def recommend(
         self,
         user: str,
@@ -109,7 +126,8 @@ class Recommender:
         """Start to recommend; the future is set once the slate is durable."""
         desk, request = self.desk, Request.of(user, k, wishes)
         desk.space_for(request)
-        return self.store.submit(lambda transaction: serve(desk, transaction, request, record=True))
+        ahead = desk.ahead(request)
+        return self.store.submit(lambda transaction: serve(desk, transaction, request, record=True, ahead=ahead))
 
     def preview(self, user: str, k: int = 10, **wishes: Unpack[Wishes]) -> Slate:
         """Return what `recommend` would choose now, and record nothing."""
@@ -191,6 +209,13 @@ class Recommender:
         self.desk = replace(self.desk, spaces=self._prepared(catalog))
         self.desk.at_hand.clear()
 
+    def choose_beside(self, directory: Path) -> None:
+        """Choose slates in a process of its own, which loads the same catalogue from its directory, from now on."""
+        before, chooser = self.desk.chooser, Chooser(directory, self.desk.seed, self.shares)
+        self.desk = replace(self.desk, chooser=chooser)
+        if before is not None:
+            before.close()
+
     def verify(self) -> Iterator[tuple[str, str | None]]:
         """Yield every user and what is wrong with what is cached about them, if anything."""
         for user in self.store.users():
@@ -198,11 +223,15 @@ class Recommender:
 
     def rebuild(self, user: str) -> None:
         """Fold the belief of a user anew from the log."""
-        self.store.submit(lambda transaction: self.desk.refold(transaction, user)).result()
+        desk = self.desk
+        space = desk.spaces.space(traffic.assigned(user, self.shares))
+        self.store.submit(lambda transaction: desk.refold(transaction, space, user)).result()
 
     def close(self) -> None:
         """Finish what was started and close the store."""
         self.store.close()
+        if self.desk.chooser is not None:
+            self.desk.chooser.close()
 
     def __enter__(self) -> Self:
         return self
@@ -221,17 +250,18 @@ class Recommender:
     def _problem(self, user: str) -> str | None:
         spaces = self.desk.spaces
         try:
-            row, history = self.store.read(lambda t: (t.lock(user), _history(spaces, t, user)))
+            row, belief, history = self.store.read(lambda t: (t.lock(user), t.belief(user), _history(spaces, t, user)))
         except StoreDamagedError as error:
             return str(error)
-        if row.damaged:
-            return "the cached belief does not match its checksum; it will be rebuilt"
-        space = next((one for one in map(spaces.space, spaces.usable) if one.key == row.space), None)
-        if space is None or row.belief is None:
+        if row.damaged or belief.damaged:
+            what = "row of the user" if row.damaged else "cached belief"
+            return f"the {what} does not match its checksum; it will be rebuilt"
+        space = next((one for one in map(spaces.space, spaces.usable) if one.key == belief.space), None)
+        if space is None or belief.content is None:
             return None
-        counted = [one for one in history if one.slate.status == CLOSED]
+        counted = [one for one in history if one.slate.status == CLOSED and one.slate.number < belief.covers]
         try:
-            distance = states.difference(states.from_bytes(row.belief), people.fold(space, counted))
+            distance = states.difference(states.from_bytes(belief.content), people.fold(space, counted))
         except ValueError as error:
             return f"{error}; it will be rebuilt"
         return None if distance <= LARGEST_DIFFERENCE else f"the cached belief is {distance:.2g} away from the log"

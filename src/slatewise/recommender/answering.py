@@ -10,9 +10,9 @@ import numpy as np
 from slatewise.recommender import people
 from slatewise.recommender.choosing import check_id
 from slatewise.recommender.people import Person, Showing
-from slatewise.recommender.serving import Desk, Ledger
+from slatewise.recommender.serving import Desk, close
 from slatewise.recommender.views import ConflictError, Receipt, RequestError, UnknownSlateError
-from slatewise.store.protocol import OPEN, WITHDRAWN, AnswerRow, Counts, ItemId, SlateRow, Transaction
+from slatewise.store.protocol import OPEN, WITHDRAWN, AnswerRow, Counts, ItemId, SlateRow, Transaction, UserRow
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,7 @@ def _plain(item: object) -> ItemId:
 
 def answer(desk: Desk, transaction: Transaction, event: Event) -> Receipt:
     """Record feedback once, and learn from it."""
-    slate = _slate(transaction, event)
-    row = transaction.lock(slate.user)
-    slate = _slate(transaction, event)
+    slate, row = _found(desk, transaction, event)
     fresh = AnswerRow(
         event.event_id, event.slate_id, slate.user, event.clicked, event.retracted, event.final, desk.clock()
     )
@@ -65,9 +63,24 @@ def answer(desk: Desk, transaction: Transaction, event: Event) -> Receipt:
         return Receipt(slate.slate_id, event.event_id, duplicate=True, closed=late, late=was_late)
     _refuse_strangers(event, slate)
     person = desk.known(transaction, row)
-    learnt = _late(desk, transaction, person, slate, fresh) if late else _in_time(desk, transaction, person, fresh)
-    desk.keep(transaction, slate.user, learnt)
+    if late:
+        _late(desk, transaction, person, slate, fresh)
+    else:
+        _in_time(desk, transaction, person, fresh)
     return Receipt(slate.slate_id, event.event_id, duplicate=False, closed=late or event.final, late=late)
+
+
+def _found(desk: Desk, transaction: Transaction, event: Event) -> tuple[SlateRow, UserRow]:
+    """Return the slate of an event and its user, locked."""
+    owner = desk.at_hand.owner(event.slate_id)
+    if owner is not None:
+        row = transaction.lock(owner)
+        person = desk.at_hand.get(row)
+        showing = None if person is None else person.showing(event.slate_id)
+        if showing is not None:
+            return showing.slate, row
+    row = transaction.lock(_slate(transaction, event).user)
+    return _slate(transaction, event), row
 
 
 def _slate(transaction: Transaction, event: Event) -> SlateRow:
@@ -84,40 +97,46 @@ def _refuse_strangers(event: Event, slate: SlateRow) -> None:
         raise RequestError("an item of the feedback was not on this slate")
 
 
-def _in_time(desk: Desk, transaction: Transaction, person: Person, fresh: AnswerRow) -> Person:
+def _in_time(desk: Desk, transaction: Transaction, person: Person, fresh: AnswerRow) -> None:
     """Note an answer to an open slate, and close the slate if the answer is final."""
     transaction.add_answer(fresh)
     showing = next(one for one in person.open if one.slate.slate_id == fresh.slate_id).answered(fresh)
-    others = tuple(showing if one.slate.slate_id == fresh.slate_id else one for one in person.open)
-    person = replace(_with_likes(person, showing), open=others)
-    return Ledger(desk, transaction, record=True).close(person, showing) if fresh.final else person
+    if fresh.final:
+        showing = showing.closed(desk.clock())
+        close(desk, transaction, showing)
+    liked = _liked(desk, transaction, person, showing, fresh)
+    desk.keep(transaction, fresh.user, replace(person.with_showings([showing]), liked=liked))
 
 
-def _late(desk: Desk, transaction: Transaction, person: Person, slate: SlateRow, fresh: AnswerRow) -> Person:
+def _late(desk: Desk, transaction: Transaction, person: Person, slate: SlateRow, fresh: AnswerRow) -> None:
     """Learn from an answer to a slate that was counted already, or withdrawn: then it was seen after all."""
     before = people.showings(desk.spaces, [slate], transaction.answers_to(slate.slate_id))[0]
     after = before.answered(fresh)
     transaction.add_answer(fresh)
-    more = len(after.clicked) - len(before.clicked)
-    if slate.status == WITHDRAWN:
-        if not after.clicked:
-            return person
-        transaction.change_slate(slate.closed(desk.clock()))
-        desk.count(transaction, slate, Counts(1, len(slate.items), len(after.clicked), slate.variety))
-        return people.load(transaction, transaction.lock(slate.user), desk.spaces, person.space, refold=True)
-    desk.count(transaction, slate, Counts(clicks=more))
-    if after.clicked == before.clicked:
-        return person
-    if not person.space.policy.additive:
-        return people.load(transaction, transaction.lock(slate.user), desk.spaces, person.space, refold=True)
-    state = people.revise(person.space, person.state, before, after)
-    return replace(_with_likes(person, after), state=state)
+    if slate.status == WITHDRAWN and after.clicked:
+        close(desk, transaction, after.closed(desk.clock()))
+        desk.refold(transaction, person.space, fresh.user)
+        return
+    if slate.status != WITHDRAWN:
+        desk.count(transaction, slate, Counts(clicks=len(after.clicked) - len(before.clicked)))
+    if slate.status == WITHDRAWN or after.clicked == before.clicked:
+        desk.keep(transaction, fresh.user, person)
+        return
+    liked = _liked(desk, transaction, person, after, fresh)
+    if person.showing(slate.slate_id) is not None:
+        desk.keep(transaction, fresh.user, replace(person.with_showings([after]), liked=liked))
+    elif person.space.policy.additive:
+        state = people.revise(person.space, person.state, before, after)
+        desk.keep(transaction, fresh.user, replace(person, liked=liked, state=state), save=True)
+    else:
+        desk.refold(transaction, person.space, fresh.user)
 
 
-def _with_likes(person: Person, showing: Showing) -> Person:
-    """Remember what was liked on a slate, and forget what was taken back."""
-    numbers, clicked = showing.numbers.tolist(), showing.clicked
-    taken_back = {number for number, item in zip(numbers, showing.slate.items, strict=True) if item not in clicked}
-    kept = [number for number in person.liked if number not in taken_back]
-    new = [number for number in numbers if number >= 0 and number not in taken_back and number not in kept]
-    return replace(person, liked=tuple([*kept, *new][-people.LIKED_KEPT :]))
+def _liked(desk: Desk, transaction: Transaction, person: Person, showing: Showing, fresh: AnswerRow) -> tuple[int, ...]:
+    """Return the latest likes after an answer; what was taken back may still be liked for another slate's sake."""
+    if fresh.retracted:
+        return people.load(transaction, transaction.lock(fresh.user), desk.spaces, person.space).liked
+    clicked = showing.clicked
+    pairs = zip(showing.numbers.tolist(), showing.slate.items, strict=True)
+    new = [number for number, item in pairs if number >= 0 and item in clicked]
+    return tuple([*(number for number in person.liked if number not in new), *new][-people.LIKED_KEPT :])

@@ -8,14 +8,15 @@ from typing import Self, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.policies import Available, Policy, Slates
+from slatewise.policies import Available, Policy
 from slatewise.randomness import Streams, user_keys
-from slatewise.recommender.people import Person
+from slatewise.recommender.people import NOTHING, Person
 from slatewise.recommender.spaces import Spaces
-from slatewise.recommender.views import RequestError, SlateItem
+from slatewise.recommender.views import REASONS, RequestError, SlateItem
 from slatewise.store.protocol import ItemId
 
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 MOST_ITEMS = 500
 LONGEST_ID = 256
@@ -45,6 +46,11 @@ class Request:
     policy: str | None = None
     replaces: str | None = None
 
+    @property
+    def is_special(self) -> bool:
+        """Whether it wants more than a length, a diversity and a policy."""
+        return any(one is not None for one in (self.candidates, self.exclude, self.categories, self.replaces))
+
     @classmethod
     def of(cls, user: str, k: int, wishes: Wishes) -> Self:
         """Take what iterables hold."""
@@ -68,11 +74,35 @@ def check_id(name: str, value: str) -> None:
         raise RequestError(f"{name} holds a character that cannot be stored (NUL or half of a surrogate pair)")
 
 
-def choose(spaces: Spaces, person: Person, request: Request, seed: int) -> Slates:
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A slate by item numbers, and why.
+
+    probability, deviation and gains are what the policy says of each item; reasons are places in REASONS, near the
+    liked items that they are close to, or −1.
+    """
+
+    numbers: Integers
+    probability: Floats
+    deviation: Floats
+    gains: Floats
+    reasons: Integers
+    near: Integers
+    variety: float
+
+
+def choose(spaces: Spaces, person: Person, request: Request, seed: int) -> Chosen:
     """Choose a slate for one person."""
     policy = tuned(person.space.policy, request.diversity)
     random = Streams(seed, user_keys([request.user]), person.n_slates)
-    return policy.select(person.state, available(spaces, person.shown, request), request.k, random)
+    slates = policy.select(person.state, available(spaces, person.shown, request), request.k, random)
+    numbers = slates.items[0][slates.items[0] >= 0]
+    count = len(numbers)
+    if not count:
+        raise RequestError("nothing is left to show: no item passes the candidates, categories and exclusions given")
+    figures = (slates.probability[0, :count], slates.deviation[0, :count], slates.diversity_gain[0, :count])
+    reasons, near = spaces.reasons.of(numbers, person.liked)
+    return Chosen(numbers, *figures, reasons, near, variety(spaces.catalog.categories[numbers]))
 
 
 def tuned(policy: Policy, diversity: float | None) -> Policy:
@@ -85,9 +115,11 @@ def available(spaces: Spaces, shown: Integers, request: Request) -> Available:
     """Return what may be shown: what was asked for, less what was shown; the oldest return when too little is left."""
     n_items = spaces.catalog.n_items
     wanted = _wanted(spaces, request)
-    refused = spaces.numbers(request.exclude or ())
-    refused = np.unique(refused[refused >= 0])
-    seen = shown[~np.isin(shown, refused)] if refused.size else shown
+    refused, seen = NOTHING, shown
+    if request.exclude:
+        refused = np.unique(spaces.numbers(request.exclude))
+        refused = refused[refused >= 0]
+        seen = shown[~np.isin(shown, refused)]
     if wanted is not None:
         refused = refused[_isin(refused, wanted)]
         seen = seen[_isin(seen, wanted)]
@@ -119,17 +151,16 @@ def _isin(numbers: Integers, ascending: Integers) -> NDArray[np.bool_]:
     return np.asarray(ascending[places] == numbers)
 
 
-def present(spaces: Spaces, person: Person, slates: Slates) -> tuple[SlateItem, ...]:
-    """Describe the chosen items of one person."""
-    numbers = slates.items[0][slates.items[0] >= 0]
-    why = spaces.reasons.of(numbers, person.liked)
+def present(spaces: Spaces, chosen: Chosen) -> tuple[SlateItem, ...]:
+    """Describe chosen items."""
     columns = zip(
-        numbers.tolist(),
-        _finite(slates.probability[0]),
-        _finite(slates.deviation[0]),
-        slates.diversity_gain[0].tolist(),
-        why,
-        strict=False,
+        chosen.numbers.tolist(),
+        _finite(chosen.probability),
+        _finite(chosen.deviation),
+        chosen.gains.tolist(),
+        chosen.reasons.tolist(),
+        chosen.near.tolist(),
+        strict=True,
     )
     return tuple(
         SlateItem(
@@ -137,11 +168,11 @@ def present(spaces: Spaces, person: Person, slates: Slates) -> tuple[SlateItem, 
             probability=probability,
             deviation=deviation,
             diversity_gain=gain,
-            reason=reason,
-            because=None if liked is None else spaces.label(liked)[0],
-            because_title=None if liked is None else spaces.label(liked)[1],
+            reason=REASONS[reason],
+            because=None if near < 0 else spaces.label(near)[0],
+            because_title=None if near < 0 else spaces.label(near)[1],
         )
-        for number, probability, deviation, gain, (reason, liked) in columns
+        for number, probability, deviation, gain, reason, near in columns
     )
 
 

@@ -1,13 +1,15 @@
 """What is known of a person while they are served: folded from the log, and kept at hand for the next request.
 
 The belief is the fold of the policy's update over the person's closed slates in the order they were shown, each with
-what was clicked in it by now. So it does not depend on when or in which order answers came.
+what was clicked in it by now. So it does not depend on when or in which order answers came, and it is learnt only when
+somebody wants to know: a closed slate waits until the next one is chosen, and the store gets the belief now and then.
 """
 
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +17,23 @@ from numpy.typing import NDArray
 from slatewise.policies import State
 from slatewise.recommender import states
 from slatewise.recommender.spaces import Space, Spaces
-from slatewise.store.protocol import CLOSED, OPEN, WITHDRAWN, AnswerRow, ItemId, SlateRow, Transaction, UserRow
+from slatewise.store.protocol import (
+    CLOSED,
+    OPEN,
+    WITHDRAWN,
+    AnswerRow,
+    BeliefRow,
+    ItemId,
+    SlateRow,
+    Transaction,
+    UserRow,
+)
 
 Integers = NDArray[np.int64]
 
 LIKED_KEPT = 50
+SAVED_EVERY = 8
+"""Slates after which a belief is written again; so many at most are learnt anew for a person not at hand."""
 NOTHING: Integers = np.empty(0, dtype=np.int64)
 
 
@@ -36,50 +50,97 @@ class Showing:
         """The items that count as clicked."""
         return frozenset(item for item, times in self.clicks.items() if times > 0)
 
+    def clicks_by_place(self) -> NDArray[np.bool_]:
+        """Say for each item of the slate whether it counts as clicked."""
+        clicked = self.clicked
+        return np.array([item in clicked for item in self.slate.items], dtype=np.bool_)
+
     def answered(self, answer: AnswerRow) -> "Showing":
         """Return the same slate after one more answer."""
-        return replace(self, clicks=_tally(self.clicks, answer))
+        return Showing(self.slate, self.numbers, _tally(self.clicks, answer))
+
+    def closed(self, at: float) -> "Showing":
+        """Return the same slate, counted."""
+        return Showing(self.slate.closed(at), self.numbers, self.clicks)
 
 
 @dataclass(frozen=True, eq=False)
 class Person:
-    """State of a user in a space, everything shown (item numbers, oldest first), open slates, and recent likes."""
+    """A user in a space: everything shown (item numbers, oldest first), recent likes, and what was learnt.
+
+    The state knows the counted slates before those `since`, which are open or not learnt yet; the belief in the store
+    covers the slates before number `saved`.
+    """
 
     stamp: str
     space: Space
     state: State
     n_slates: int
     shown: Integers
-    open: tuple[Showing, ...]
     liked: tuple[int, ...]
+    since: tuple[Showing, ...]
+    saved: int = 0
 
-    def row(self, user: str) -> UserRow:
-        """Return what the store keeps of this."""
-        return UserRow(user, self.stamp, self.n_slates, self.space.key, states.to_bytes(self.state))
+    @property
+    def covers(self) -> int:
+        """The number before which the state knows all slates."""
+        return self.since[0].slate.number if self.since else self.n_slates
+
+    @property
+    def open(self) -> tuple[Showing, ...]:
+        """The slates that wait for answers."""
+        return tuple(one for one in self.since if one.slate.status == OPEN)
+
+    def showing(self, slate_id: str) -> Showing | None:
+        """Return one of the latest slates."""
+        return next((one for one in self.since if one.slate.slate_id == slate_id), None)
+
+    def with_showings(self, changed: Iterable[Showing]) -> "Person":
+        """Return the same person with some of the latest slates changed."""
+        new = {one.slate.slate_id: one for one in changed}
+        return replace(self, since=tuple(new.get(one.slate.slate_id, one) for one in self.since)) if new else self
+
+    def belief(self, user: str) -> BeliefRow:
+        """Return what the store keeps of the state."""
+        return BeliefRow(user, self.space.key, self.covers, states.to_bytes(self.state))
 
 
 def load(transaction: Transaction, row: UserRow, spaces: Spaces, space: Space, *, refold: bool = False) -> Person:
-    """Read a person from the log; the cached belief is used if it belongs to this space, else folded anew."""
+    """Read a person from the log; the cached belief is used if it belongs to this space, else learnt anew."""
     history = showings(spaces, transaction.slates_of(row.user), transaction.answers_of(row.user))
-    counted = [one for one in history if one.slate.status == CLOSED]
-    cached = None if refold or row.space != space.key else _decoded(row.belief)
-    seen = [one.numbers for one in history if one.slate.status != WITHDRAWN]
-    return Person(
+    shown = [one for one in history if one.slate.status != WITHDRAWN]
+    cached = None if refold else decoded(transaction.belief(row.user), space)
+    covers, state = (0, space.start) if cached is None else cached
+    person = Person(
         stamp=row.stamp,
         space=space,
-        state=fold(space, counted) if cached is None else cached,
+        state=state,
         n_slates=max((one.slate.number + 1 for one in history), default=0),
-        shown=latest_last(np.concatenate([NOTHING, *seen])),
-        open=tuple(one for one in history if one.slate.status == OPEN),
+        shown=latest_last(np.concatenate([NOTHING, *(one.numbers for one in shown)])),
         liked=likes(history),
+        since=tuple(one for one in shown if one.slate.number >= covers),
+        saved=covers,
     )
+    return caught_up(person)
 
 
-def _decoded(belief: bytes | None) -> State | None:
+def decoded(belief: BeliefRow, space: Space) -> tuple[int, State] | None:
+    """Return before which number a cached belief knows all slates, and the state; None if it is of no use here."""
+    if belief.content is None or belief.space != space.key:
+        return None
     try:
-        return None if belief is None else states.from_bytes(belief)
+        return belief.covers, states.from_bytes(belief.content)
     except ValueError:
         return None
+
+
+def caught_up(person: Person) -> Person:
+    """Learn from the closed slates that wait for it."""
+    counted = list(takewhile(lambda one: one.slate.status == CLOSED, person.since))
+    if not counted:
+        return person
+    state = fold(person.space, counted, person.state)
+    return replace(person, state=state, since=person.since[len(counted) :])
 
 
 def showings(spaces: Spaces, slates: Iterable[SlateRow], answers: Iterable[AnswerRow]) -> list[Showing]:
@@ -90,9 +151,9 @@ def showings(spaces: Spaces, slates: Iterable[SlateRow], answers: Iterable[Answe
     return [Showing(one, spaces.numbers(one.items), clicks.get(one.slate_id, Counter())) for one in slates]
 
 
-def fold(space: Space, counted: Iterable[Showing]) -> State:
-    """Learn everything from the start."""
-    state = space.policy.start(1)
+def fold(space: Space, counted: Iterable[Showing], state: State | None = None) -> State:
+    """Learn from slates in the order they were shown, from a state on, or from the start."""
+    state = space.start if state is None else state
     for showing in counted:
         state = learn(space, state, showing)
     return state
@@ -100,15 +161,12 @@ def fold(space: Space, counted: Iterable[Showing]) -> State:
 
 def learn(space: Space, state: State, showing: Showing) -> State:
     """Learn from one slate."""
-    clicked = showing.clicked
-    clicks = np.array([item in clicked for item in showing.slate.items], dtype=np.bool_)
-    return space.learn(state, showing.numbers, clicks)
+    return space.learn(state, showing.numbers, showing.clicks_by_place())
 
 
 def revise(space: Space, state: State, before: Showing, after: Showing) -> State:
     """Exchange what one counted slate taught; exact for policies whose evidence adds up."""
-    start = space.policy.start(1)
-    old, new = (learn(space, start, one) for one in (before, after))
+    old, new = (learn(space, space.start, one) for one in (before, after))
     return {name: array + (new[name] - old[name]) for name, array in state.items()}
 
 
@@ -140,37 +198,53 @@ def _tally(clicks: Counter[ItemId], answer: AnswerRow) -> Counter[ItemId]:
 
 
 class PeopleAtHand:
-    """The people served most recently; whoever is not among them is read from the log."""
+    """The people served most recently, and whose their latest slates are; whoever is not among them is read anew."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.people: OrderedDict[str, Person] = OrderedDict()
+        self.owners: dict[str, str] = {}
         self.turn = threading.Lock()
         self.rebuilt = 0
 
-    def get(self, row: UserRow, space: Space) -> Person | None:
+    def latest(self, user: str) -> Person | None:
+        """Return a person as last known, whether or not that is still so."""
+        return self.people.get(user)
+
+    def get(self, row: UserRow) -> Person | None:
         """Return a person if nothing was written about them since."""
         with self.turn:
             person = self.people.get(row.user)
-            if person is None or not row.stamp or person.stamp != row.stamp or person.space is not space:
+            if person is None or not row.stamp or person.stamp != row.stamp:
                 return None
             self.people.move_to_end(row.user)
             return person
 
+    def owner(self, slate_id: str) -> str | None:
+        """Return whose slate this is, if it is one of the latest."""
+        return self.owners.get(slate_id)
+
     def put(self, user: str, person: Person) -> None:
         """Keep a person; if the write that made them fails, their stamp will not match, and they are read again."""
         with self.turn:
+            self._remove(user)
             self.people[user] = person
-            self.people.move_to_end(user)
+            self.owners.update((one.slate.slate_id, user) for one in person.since)
             while len(self.people) > self.most:
-                self.people.popitem(last=False)
+                self._remove(next(iter(self.people)))
 
     def clear(self) -> None:
         """Let go of everyone, and with them of the catalogue they were known in."""
         with self.turn:
             self.people.clear()
+            self.owners.clear()
 
     def drop(self, user: str) -> None:
         """Let go of a person."""
         with self.turn:
-            self.people.pop(user, None)
+            self._remove(user)
+
+    def _remove(self, user: str) -> None:
+        person = self.people.pop(user, None)
+        for one in person.since if person is not None else ():
+            self.owners.pop(one.slate.slate_id, None)

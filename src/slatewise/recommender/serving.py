@@ -3,16 +3,16 @@
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from slatewise.recommender import people, traffic
-from slatewise.recommender.choosing import Request, choose, present, variety
+from slatewise.recommender.beside import Chooser, Ticket
+from slatewise.recommender.choosing import Request, choose, present
 from slatewise.recommender.people import PeopleAtHand, Person, Showing
 from slatewise.recommender.spaces import Space, Spaces
-from slatewise.recommender.views import RequestError, Slate
-from slatewise.store.protocol import WITHDRAWN, Counts, SlateRow, Transaction, UserRow
+from slatewise.recommender.views import Slate
+from slatewise.store.protocol import OPEN, WITHDRAWN, Counts, SlateRow, Transaction, UserRow
 
 
 @dataclass(frozen=True)
@@ -24,118 +24,124 @@ class Desk:
     at_hand: PeopleAtHand
     seed: int
     clock: Callable[[], float]
+    chooser: Chooser | None = None
 
     def person(self, transaction: Transaction, row: UserRow, space: Space) -> Person:
         """Return a locked user as known in a space."""
-        person = self.at_hand.get(row, space)
-        if person is None:
-            self.at_hand.rebuilt += bool(row.stamp or row.damaged) and (row.belief is None or row.space != space.key)
-            person = people.load(transaction, row, self.spaces, space)
+        person = self.at_hand.get(row)
+        return person if person is not None and person.space is space else self._load(transaction, row, space)
+
+    def _load(self, transaction: Transaction, row: UserRow, space: Space) -> Person:
+        person = people.load(transaction, row, self.spaces, space)
+        self.at_hand.rebuilt += person.saved == 0 and person.covers > people.SAVED_EVERY
         return person
+
+    def ahead(self, request: Request) -> Ticket | None:
+        """Have a slate chosen in the process beside this one, if there is one and the user is at hand."""
+        person = self.at_hand.latest(request.user) if self.chooser else None
+        if self.chooser is None or person is None or person.space is not self.space_for(request):
+            return None
+        return self.chooser.ask(self.spaces.digest, person, request)
 
     def space_for(self, request: Request) -> Space:
         """Return the space that a request is served from."""
         return self.spaces.space(request.policy or traffic.assigned(request.user, self.shares))
 
     def known(self, transaction: Transaction, row: UserRow) -> Person:
-        """Return a locked user as known in the space of their cached belief, else of the policy assigned to them."""
-        return self.person(transaction, row, self.spaces.space_of(row.space, traffic.assigned(row.user, self.shares)))
+        """Return a locked user as known at hand, else in the space of the policy assigned to them."""
+        person = self.at_hand.get(row)
+        if person is not None and self.spaces.has(person.space):
+            return person
+        return self._load(transaction, row, self.spaces.space(traffic.assigned(row.user, self.shares)))
 
-    def keep(self, transaction: Transaction, user: str, person: Person, **changes: Any) -> None:
-        """Write what is known of a user, with some changes, under a new stamp."""
-        stamped = replace(person, stamp=secrets.token_hex(8), **changes)
-        transaction.save_user(stamped.row(user))
-        self.at_hand.put(user, stamped)
+    def keep(self, transaction: Transaction, user: str, person: Person, *, save: bool = False) -> None:
+        """Write what is known of a user under a new stamp; the belief only if it is due, or must be."""
+        stamp, saved = secrets.token_hex(8), person.saved
+        if save or person.covers - saved >= people.SAVED_EVERY:
+            transaction.save_belief(person.belief(user))
+            saved = person.covers
+        transaction.save_user(UserRow(user, stamp, person.n_slates))
+        self.at_hand.put(user, replace(person, stamp=stamp, saved=saved))
 
     def count(self, transaction: Transaction, slate: SlateRow, more: Counts) -> None:
         """Add to what happened under a policy; only where it was assigned, so that policies can be compared."""
         if slate.policy == traffic.assigned(slate.user, self.shares):
             transaction.count(slate.user, slate.policy, more)
 
-    def refold(self, transaction: Transaction, user: str) -> None:
-        """Fold a user's belief anew from the log, in the space that they are assigned to."""
-        row, space = transaction.lock(user), self.spaces.space(traffic.assigned(user, self.shares))
-        self.keep(transaction, user, people.load(transaction, row, self.spaces, space, refold=True))
+    def refold(self, transaction: Transaction, space: Space, user: str) -> None:
+        """Learn a user's belief anew from the log."""
+        row = transaction.lock(user)
+        self.keep(transaction, user, people.load(transaction, row, self.spaces, space, refold=True), save=True)
 
 
-def serve(desk: Desk, transaction: Transaction, request: Request, *, record: bool) -> Slate:
-    """Choose a slate and record it, or only say what would be chosen."""
-    spaces = desk.spaces
-    space = desk.space_for(request)
-    person = desk.person(transaction, transaction.lock(request.user), space)
-    person = Ledger(desk, transaction, record).settle(person, request)
-    slates = choose(spaces, person, request, desk.seed)
-    numbers = slates.items[0][slates.items[0] >= 0]
-    if not len(numbers):
-        raise RequestError("nothing is left to show: no item passes the candidates, categories and exclusions given")
-    items = present(spaces, person, slates)
+def serve(
+    desk: Desk, transaction: Transaction, request: Request, *, record: bool, ahead: Ticket | None = None
+) -> Slate:
+    """Choose a slate and record it, or only say what would be chosen; a slate chosen ahead may still be good."""
+    person = desk.person(transaction, transaction.lock(request.user), desk.space_for(request))
+    replaced = None if request.replaces is None else person.showing(request.replaces)
+    if replaced is not None and replaced.slate.status == OPEN and not replaced.clicked:
+        person = _withdraw(desk, transaction, person, replaced, record=record)
+    closed = tuple(one.closed(desk.clock()) for one in person.open)
+    answer = desk.chooser.answer(ahead) if desk.chooser and ahead and ahead.person is person else None
+    if answer is None:
+        settled = people.caught_up(person.with_showings(closed))
+        chosen = choose(desk.spaces, settled, request, desk.seed)
+    else:
+        chosen, state = answer
+        settled = replace(person, state=state, since=())
+    items = present(desk.spaces, chosen)
     slate = SlateRow(
         slate_id=secrets.token_urlsafe(16),
         user=request.user,
         number=person.n_slates,
         created_at=desk.clock(),
-        catalog=spaces.digest,
-        policy=space.name,
+        catalog=desk.spaces.digest,
+        policy=person.space.name,
         items=tuple(item.id for item in items),
-        variety=variety(spaces.catalog.categories[numbers]),
+        variety=chosen.variety,
     )
     if record:
+        for showing in closed:
+            close(desk, transaction, showing)
         transaction.add_slate(slate)
-        waiting = (*person.open, Showing(slate, numbers))
-        shown = people.with_latest(person.shown, numbers)
-        desk.keep(transaction, request.user, person, n_slates=slate.number + 1, shown=shown, open=waiting)
+        desk.keep(transaction, slate.user, _shown(settled, Showing(slate, chosen.numbers)))
     return Slate(slate.slate_id if record else None, slate.user, slate.number, slate.policy, slate.variety, items)
 
 
-@dataclass(frozen=True)
-class Ledger:
-    """Closes and withdraws slates: in the store, or only in what is known of the person (a preview)."""
+def _shown(person: Person, showing: Showing) -> Person:
+    """Return a person who was shown one more slate."""
+    return replace(
+        person,
+        n_slates=showing.slate.number + 1,
+        shown=people.with_latest(person.shown, showing.numbers),
+        since=(*person.since, showing),
+    )
 
-    desk: Desk
-    transaction: Transaction
-    record: bool
 
-    def settle(self, person: Person, request: Request) -> Person:
-        """Withdraw the slate to be replaced and close all others."""
-        for showing in person.open:
-            if showing.slate.slate_id == request.replaces and not showing.clicked:
-                person = self.withdraw(person, showing)
-            else:
-                person = self.close(person, showing)
-        return person
+def _withdraw(desk: Desk, transaction: Transaction, person: Person, showing: Showing, *, record: bool) -> Person:
+    """Treat a slate as never shown: in the store too, or only in what is known of the person (a preview)."""
+    slate = replace(showing.slate, status=WITHDRAWN, closed_at=desk.clock())
+    shown = person.shown[~np.isin(person.shown, showing.numbers)]
+    if record:
+        transaction.change_slate(slate)
+        shown = people.load(transaction, transaction.lock(slate.user), desk.spaces, person.space).shown
+    return replace(person, shown=shown, since=tuple(one for one in person.since if one is not showing))
 
-    def close(self, person: Person, showing: Showing) -> Person:
-        """Count a slate: what was not clicked counts as not engaged."""
-        slate = showing.slate
-        if self.record:
-            self.transaction.change_slate(slate.closed(self.desk.clock()))
-            counts = Counts(1, len(slate.items), len(showing.clicked), slate.variety)
-            self.desk.count(self.transaction, slate, counts)
-        state = people.learn(person.space, person.state, showing)
-        return replace(person, state=state, open=_without(person.open, slate))
 
-    def withdraw(self, person: Person, showing: Showing) -> Person:
-        """Treat a slate as never shown."""
-        slate = replace(showing.slate, status=WITHDRAWN, closed_at=self.desk.clock())
-        shown = person.shown[~np.isin(person.shown, showing.numbers)]
-        if self.record:
-            self.transaction.change_slate(slate)
-            row = self.transaction.lock(slate.user)
-            shown = people.load(self.transaction, row, self.desk.spaces, person.space).shown
-        return replace(person, shown=shown, open=_without(person.open, slate))
+def close(desk: Desk, transaction: Transaction, showing: Showing) -> None:
+    """Count a slate that was closed: what was not clicked counts as not engaged."""
+    slate = showing.slate
+    transaction.change_slate(slate)
+    desk.count(transaction, slate, Counts(1, len(slate.items), len(showing.clicked), slate.variety))
 
 
 def close_open(desk: Desk, transaction: Transaction, user: str, before: float) -> int:
     """Close the slates of a user that were shown before a time; return how many."""
     person = desk.known(transaction, transaction.lock(user))
-    ledger = Ledger(desk, transaction, record=True)
-    expired = [one for one in person.open if one.slate.created_at < before]
+    expired = [one.closed(desk.clock()) for one in person.open if one.slate.created_at < before]
     for showing in expired:
-        person = ledger.close(person, showing)
+        close(desk, transaction, showing)
     if expired:
-        desk.keep(transaction, user, person)
+        desk.keep(transaction, user, person.with_showings(expired))
     return len(expired)
-
-
-def _without(waiting: tuple[Showing, ...], slate: SlateRow) -> tuple[Showing, ...]:
-    return tuple(one for one in waiting if one.slate.slate_id != slate.slate_id)

@@ -30,6 +30,11 @@ class Space:
     policy: Policy
     key: str
 
+    @cached_property
+    def start(self) -> State:
+        """The state of someone never seen before; nobody may change it."""
+        return self.policy.start(1)
+
     def learn(self, state: State, items: Integers, clicks: NDArray[np.bool_]) -> State:
         """Return the state after a slate of these item numbers, −1 where the catalogue no longer has the item."""
         nothing = np.zeros((1, len(items)))
@@ -48,20 +53,22 @@ class Spaces:
         self.label = lru_cache(LABELS_AT_HAND)(self._label)
 
     def space(self, name: str) -> Space:
-        """Return the space of a policy; the first time it is prepared for serving by choosing one slate."""
+        """Return the space of a policy; the first time it is prepared for serving by two slates and what they teach."""
         if name not in self._made:
             policy = self._policy(name)
             options = {one.name: getattr(policy, one.name) for one in fields(policy) if one.name != "catalog"}  # type: ignore[arg-type]
             described = json.dumps([name, options, self.digest], sort_keys=True, default=str)
-            trial = Available.of(self.catalog.n_items)
-            policy.select(policy.start(1), trial, 1, Streams(0, user_keys([""]), 0))
+            everything, state = Available.of(self.catalog.n_items), policy.start(1)
+            for step in range(2):
+                trial = policy.select(state, everything, 1, Streams(0, user_keys([""]), step))
+                state = policy.update(state, trial, np.zeros((1, 1), dtype=np.bool_))
             key = hashlib.sha256(described.encode()).hexdigest()[:32]
             self._made.setdefault(name, Space(name, policy, key))
         return self._made[name]
 
-    def space_of(self, key: str, otherwise: str) -> Space:
-        """Return the space that a cached belief belongs to if it is in use, else that of a policy."""
-        return next((space for space in list(self._made.values()) if space.key == key), None) or self.space(otherwise)
+    def has(self, space: Space) -> bool:
+        """Whether a space is one of these, and not of another catalogue."""
+        return self._made.get(space.name) is space
 
     def _policy(self, name: str) -> Policy:
         if name not in POLICIES:

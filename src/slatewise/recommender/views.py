@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from slatewise.store.protocol import ItemId
 
 CROWD, CLOSE, EXPLORING = "crowd favourite", "close to what you clicked", "exploring"
+REASONS = (CROWD, CLOSE, EXPLORING)
 """Why an item is on a slate."""
 
 

@@ -12,6 +12,7 @@ from slatewise.catalog import CatalogError
 from slatewise.recommender import Recommender
 from slatewise.recommender.views import RequestError
 from slatewise.service.access import Gate
+from slatewise.service.directly import Directly
 from slatewise.service.keys import KeyRing
 from slatewise.service.limits import Limits
 from slatewise.service.logs import Log
@@ -26,18 +27,24 @@ from slatewise.service.running import Service
 from slatewise.service.scoped import ScopedRoute
 from slatewise.service.settings import Settings
 from slatewise.store.protocol import StoreError
+from slatewise.store.sqlite import SqliteStore
 from slatewise.version import __version__
 
 SWEEP_EVERY = 60.0
 FOLLOW_EVERY = 1.0
 
 
-def create_app(recommender: Recommender, settings: Settings, log: Log | None = None) -> FastAPI:
+def create_app(recommender: Recommender, settings: Settings, log: Log | None = None) -> Observing:
     """Join a recommender and settings into an application; keys are needed if the file of keys exists."""
     ring = KeyRing(settings.keys) if settings.keys.exists() else None
     buckets = Buckets(settings.rate / settings.workers, max(settings.burst / settings.workers, MOST_EVENTS))
     salt = settings.log_salt.get_secret_value().encode() if settings.log_salt else None
     service = Service(recommender, settings, Gate(ring, buckets), log or Log(salt))
+    return Observing(Limits(Directly(create_api(service)), settings), service)
+
+
+def create_api(service: Service) -> FastAPI:
+    """Return all routes, as FastAPI finds and describes them; requests come to it observed and within limits."""
     app = FastAPI(
         title="slatewise",
         version=__version__,
@@ -51,13 +58,11 @@ def create_app(recommender: Recommender, settings: Settings, log: Log | None = N
     app.router.route_class = ScopedRoute
     for entry in ROUTES:
         app.add_api_route(entry.path, entry.endpoint, **entry.options())
-    if settings.reference:
-        add_reference(app, needs_key=ring is not None)
+    if service.settings.reference:
+        add_reference(app, needs_key=service.gate.ring is not None)
     add_page(app)
-    for kind in (ProblemError, RequestValidationError, HTTPException, RequestError, StoreError):
+    for kind in (ProblemError, RequestValidationError, HTTPException, RequestError, StoreError, Exception):
         app.add_exception_handler(kind, handle)
-    app.add_middleware(Limits, settings=settings)
-    app.add_middleware(Observing, service=service)
     return app
 
 
@@ -65,6 +70,9 @@ def create_app(recommender: Recommender, settings: Settings, log: Log | None = N
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Sweep and watch while the service runs; at the end finish what was submitted and close the store."""
     service: Service = app.state.service
+    store = service.recommender.store
+    if isinstance(store, SqliteStore):
+        store.work_in(asyncio.get_running_loop().call_soon_threadsafe)
     tasks = [asyncio.create_task(_sweep(service)), asyncio.create_task(_follow(service))]
     try:
         yield
@@ -72,6 +80,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if isinstance(store, SqliteStore):
+            store.work_in(None)
         await asyncio.to_thread(service.recommender.close)
         service.log.event("stopped")
 

@@ -30,19 +30,19 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; a head that is still not whole must not grow beyond bounds."""
+        """Take what came; a head that is still not whole must not take too long, nor grow beyond bounds."""
         super().data_received(data)
         if self.in_head:
+            if self.deadline is None:
+                self._wait_for_head()
             self.head_size += len(data)
             if self.head_size > LARGEST_HEAD:
                 self._refuse(b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
-        """Start to wait for the rest of a head."""
+        """A head begins."""
         super().on_message_begin()
         self.in_head = True
-        if self.deadline is None:
-            self._wait_for_head()
 
     def on_headers_complete(self) -> None:
         """The head is there."""

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from slatewise.recommender.views import PolicyResult, Receipt
+from slatewise.recommender.views import PolicyResult, Receipt, Slate
 from slatewise.service.exchange import Exchange
 
 SHARED_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
@@ -36,6 +36,7 @@ class Metrics:
         self.reloads = Counter("catalog_reloads", "Catalogues loaded or refused while serving.", ["outcome"], **made)
         self._children: dict[tuple[str, str, int], Counter] = {}
         self._timers: dict[str, Histogram] = {}
+        self._shown: dict[str, tuple[Counter, Counter]] = {}
 
     def request(self, exchange: Exchange, method: str, route: str, seconds: float) -> None:
         """Count one answered request."""
@@ -48,6 +49,15 @@ class Metrics:
         self._timers[route].observe(seconds)
         if exchange.refusal is not None:
             self.rejected.labels(exchange.refusal).inc()
+
+    def slate(self, slate: Slate) -> None:
+        """Count one recorded slate."""
+        counters = self._shown.get(slate.policy)
+        if counters is None:
+            counters = self.slates.labels(slate.policy), self.items_shown.labels(slate.policy)
+            self._shown[slate.policy] = counters
+        counters[0].inc()
+        counters[1].inc(len(slate.items))
 
     def receipt(self, receipt: Receipt) -> None:
         """Count one feedback event."""
@@ -76,10 +86,10 @@ class Figures:
         self,
         store: Mapping[str, float | str],
         policies: Iterable[PolicyResult],
-        rebuilt: int,
+        counters: Mapping[str, tuple[str, int]],
         catalog: Mapping[str, float],
     ) -> None:
-        self.store, self.policies, self.rebuilt, self.catalog = store, policies, rebuilt, catalog
+        self.store, self.policies, self.counters, self.catalog = store, policies, counters, catalog
 
     def collect(self) -> Iterator[Metric]:
         """Yield the figures."""
@@ -89,7 +99,8 @@ class Figures:
                 yield GaugeMetricFamily(f"slatewise_store_{name}", f"The store's figure {name}.", value=value)
         for name, value in self.catalog.items():
             yield GaugeMetricFamily(f"slatewise_catalog_{name}", f"The catalogue's {name}.", value=value)
-        yield CounterMetricFamily("slatewise_beliefs_rebuilt", "Beliefs folded anew from the log.", value=self.rebuilt)
+        for name, (words, value) in self.counters.items():
+            yield CounterMetricFamily(f"slatewise_{name}", words, value=value)
         for name in ("users", "slates", "clicks"):
             family = GaugeMetricFamily(
                 f"slatewise_policy_{name}", f"Counted {name} of each policy, in the store.", labels=["policy"]

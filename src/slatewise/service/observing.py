@@ -6,7 +6,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from slatewise.service.exchange import PLACE, Exchange, route_of
 from slatewise.service.problems import INTERNAL, ProblemError, of_exception
-from slatewise.service.running import Service
+from slatewise.service.running import SERVICE, Service
 
 HEADERS = [
     (
@@ -34,6 +34,7 @@ class Observing:
             await self.app(scope, receive, send)
             return
         exchange = scope[PLACE] = Exchange()
+        scope[SERVICE] = self.service
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -47,7 +47,11 @@ async def show_metrics(request: Request) -> Response:
         store, policies = {}, []
     catalog = service.recommender.catalog
     sizes = {"items": catalog.n_items, "categories": catalog.n_categories, "dimensions": catalog.dim}
-    figures = Figures(store, policies, service.recommender.rebuilt, sizes)
+    counters = {
+        "beliefs_rebuilt": ("Beliefs folded anew from the log.", service.recommender.rebuilt),
+        "slates_chosen_beside": ("Slates chosen by the process beside.", service.recommender.chosen_beside),
+    }
+    figures = Figures(store, policies, counters, sizes)
     text = await asyncio.to_thread(service.metrics.text, figures)
     return Response(text, headers=NEVER_KEPT, media_type=CONTENT_TYPE_LATEST)
 

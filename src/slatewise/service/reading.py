@@ -5,8 +5,7 @@ import json
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from starlette.requests import Request
-from starlette.types import Receive
+from starlette.types import Receive, Scope
 
 from slatewise.service.problems import MALFORMED, MEDIA_TYPE, TIMEOUT, TOO_LARGE, ProblemError, invalid
 
@@ -14,16 +13,17 @@ Model = TypeVar("Model")
 
 MOST_DRAINED = 16 << 20
 CLOSE = {"connection": "close"}
+JSON = b"application/json"
 
 
 class NotJsonError(ValueError):
     """Text that is not JSON in the strict sense."""
 
 
-def require_json(request: Request) -> None:
+def require_json(scope: Scope) -> None:
     """Refuse bodies that a form of a foreign page could send."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
+    given = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+    if given != JSON and given.partition(b";")[0].strip().lower() != JSON:
         raise ProblemError(MEDIA_TYPE, "Send the header Content-Type: application/json.")
 
 

@@ -6,8 +6,17 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 NEVER_KEPT = {"cache-control": "no-store"}
+HEADERS = [(b"cache-control", b"no-store"), (b"content-type", b"application/json")]
 
 _writers: dict[type, TypeAdapter[Any]] = {}
+
+
+class Json(Response):
+    """A response with JSON, whose headers are known beforehand."""
+
+    def __init__(self, body: bytes, status: int) -> None:
+        self.body, self.status_code, self.background = body, status, None
+        self.raw_headers = [(b"content-length", b"%d" % len(body)), *HEADERS]
 
 
 def reply(view: Any, status: int = 200) -> Response:
@@ -15,4 +24,4 @@ def reply(view: Any, status: int = 200) -> Response:
     kind = type(view)
     if kind not in _writers:
         _writers[kind] = TypeAdapter(kind)
-    return Response(_writers[kind].dump_json(view), status, NEVER_KEPT, media_type="application/json")
+    return Json(_writers[kind].dump_json(view), status)

@@ -20,6 +20,8 @@ from slatewise.service.search import ItemSearch
 from slatewise.service.settings import Settings
 
 EXPERIMENTS_KEPT = 5.0
+SERVICE = "slatewise.service"
+"""Where a request's scope holds the service."""
 
 
 @dataclass
@@ -80,6 +82,8 @@ class Service:
         sha256 = str(read_manifest(directory)["arrays"]["sha256"])
         catalog = Catalog.load(directory)
         self.recommender.use_catalog(catalog)
+        if self.recommender.chooses_beside:
+            self.recommender.choose_beside(directory)
         self.sha256 = sha256
         self.log.event("catalogue reloaded", items=catalog.n_items, sha256=sha256)
 
@@ -90,7 +94,10 @@ class Service:
         return CatalogView(catalog.n_items, catalog.category_names, name, catalog.dim, self.sha256)
 
     async def sweep(self) -> int:
-        """Close slates that waited too long for an answer."""
+        """Close slates that waited too long for an answer, and replace a chooser that was lost."""
+        if self.recommender.has_lost_chooser:
+            self.log.event("chooser lost, another one starts")
+            await asyncio.to_thread(self.recommender.choose_beside, self.settings.catalog)
         closed = 0
         while True:
             now = await asyncio.to_thread(self.recommender.close_expired)
@@ -103,7 +110,7 @@ class Service:
 
 def service_of(request: Request) -> Service:
     """Return the service that a request came to."""
-    found: Service = request.scope["app"].state.service
+    found: Service = request.scope[SERVICE]
     return found
 
 

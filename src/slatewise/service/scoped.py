@@ -28,7 +28,8 @@ class ScopedRoute(APIRoute):
             raise TypeError(f"the route {path} does not say which scopes may use it; use Entry")
         self.scopes: tuple[str, ...] = tuple(extra[SCOPES_KEY])
         super().__init__(path, endpoint, **options)
-        if self.body_field:
+        self.takes_body = self.body_field is not None
+        if self.takes_body:
             self.app = _directly(self._admitting(_with_body(endpoint)))
 
     def get_route_handler(self) -> Handler:
@@ -41,7 +42,7 @@ class ScopedRoute(APIRoute):
         async def admit_and_serve(request: Request) -> Response:
             service_of(request).gate.admit(request.scope, scopes)
             if changes:
-                require_json(request)
+                require_json(request.scope)
             return await serve(request)
 
         return admit_and_serve

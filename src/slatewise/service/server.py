@@ -12,7 +12,6 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import uvicorn
-from fastapi import FastAPI
 from prometheus_client import disable_created_metrics
 
 from slatewise.catalog import Catalog
@@ -23,6 +22,7 @@ from slatewise.service.connections import GuardedProtocol
 from slatewise.service.keys import KeyRing
 from slatewise.service.logs import JsonHandler
 from slatewise.service.metrics import SHARED_DIRECTORY
+from slatewise.service.observing import Observing
 from slatewise.service.settings import BadSettingsError, Settings
 
 KEEP_ALIVE = 65
@@ -48,20 +48,23 @@ def check(settings: Settings) -> None:
 
 def make_recommender(settings: Settings) -> Recommender:
     """Load the catalogue and open the store."""
-    return Recommender(
+    recommender = Recommender(
         Catalog.load(settings.catalog),
         settings.policies,
         settings.store.get_secret_value(),
         seed=settings.seed,
         reward_wait=settings.reward_wait,
     )
+    if settings.chooses_beside:
+        recommender.choose_beside(settings.catalog)
+    return recommender
 
 
-def make_app(settings: Settings, recommender: Recommender) -> FastAPI:
+def make_app(settings: Settings, recommender: Recommender) -> Observing:
     """Make the application for this process, and take what libraries log into its log."""
     disable_created_metrics()  # type: ignore[no-untyped-call]
     app = create_app(recommender, settings)
-    service = app.state.service
+    service = app.service
     service.sha256 = str(read_manifest(settings.catalog)["arrays"]["sha256"])
     if SHARED_DIRECTORY in os.environ:
         service.notice = Path(os.environ[SHARED_DIRECTORY]) / "catalogue-reloaded"
@@ -109,7 +112,7 @@ def address_of(settings: Settings, port: int) -> str:
 def serve_alone(settings: Settings, listener: socket.socket, recommender: Recommender) -> None:
     """Serve from this process until it is told to stop; then finish what runs, commit, and leave."""
     app = make_app(settings, recommender)
-    app.state.service.log.event("serving", at=address_of(settings, listener.getsockname()[1]))
+    app.service.log.event("serving", at=address_of(settings, listener.getsockname()[1]))
     signal.signal(signal.SIGTERM, _leave)
     gc.collect()
     gc.freeze()  # what is there now stays: looking through it again and again would hold up requests

@@ -13,6 +13,7 @@ from slatewise.service.models import Feedback, FeedbackBatch, FeedbackEvent, Sla
 from slatewise.service.problems import INTERNAL, of_exception
 from slatewise.service.replies import reply
 from slatewise.service.running import Service, service_of
+from slatewise.service.waiting import result
 
 
 async def make_slate(request: Request, body: SlateRequest) -> Response:
@@ -29,10 +30,9 @@ async def make_slate(request: Request, body: SlateRequest) -> Response:
         slate = await asyncio.to_thread(service.recommender.preview, body.user, body.k, **wishes)
         service.metrics.previews.labels(slate.policy).inc()
         return reply(slate)
-    slate = await asyncio.wrap_future(service.recommender.recommend_later(body.user, body.k, **wishes))
+    slate = await result(service.recommender.recommend_later(body.user, body.k, **wishes))
     service.slates.add()
-    service.metrics.slates.labels(slate.policy).inc()
-    service.metrics.items_shown.labels(slate.policy).inc(len(slate.items))
+    service.metrics.slate(slate)
     return reply(slate, 201)
 
 
@@ -48,7 +48,7 @@ async def take_feedback(request: Request, body: Feedback) -> Response:
     """
     service = service_of(request)
     if isinstance(body, FeedbackEvent):
-        receipt = await asyncio.wrap_future(_submit(service, body))
+        receipt = await result(_submit(service, body))
         _count(service, receipt)
         return reply(receipt)
     return await _take_batch(service, request.scope, body)
@@ -62,7 +62,7 @@ async def _take_batch(service: Service, scope: Scope, batch: FeedbackBatch) -> R
 
 async def _outcome(service: Service, scope: Scope, event: FeedbackEvent) -> object:
     try:
-        receipt = await asyncio.wrap_future(_submit(service, event))
+        receipt = await result(_submit(service, event))
     except Exception as error:  # noqa: BLE001
         problem = of_exception(error)
         if problem.kind is INTERNAL:

@@ -1,6 +1,7 @@
 """What the service can be told: by flag, by environment (SLATEWISE_…), or in a TOML file, in this order."""
 
 import ipaddress
+import os
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,6 +41,9 @@ class Settings(BaseSettings):
     host: str = Field(default="127.0.0.1", description="Address to listen on; keys are needed beyond loopback.")
     port: int = Field(default=8000, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
     workers: int = Field(default=1, ge=1, le=64, description="Processes that serve; several only with PostgreSQL.")
+    chooser: bool | None = Field(
+        default=None, description="Whether one more process chooses slates; by default where one worker has two cores."
+    )
     keys: Path = Field(default=KEYS_FILE, description="File of API keys (`slatewise keys add` makes it).")
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Names by which clients may call the service, besides localhost and addresses."
@@ -84,6 +88,11 @@ class Settings(BaseSettings):
     def on_loopback(self) -> bool:
         """Whether only this machine can reach the service."""
         return is_loopback(self.host)
+
+    @property
+    def chooses_beside(self) -> bool:
+        """Whether slates are chosen in a process of their own."""
+        return (os.cpu_count() or 1) > 1 == self.workers if self.chooser is None else self.chooser
 
     @property
     def store_kind(self) -> str:

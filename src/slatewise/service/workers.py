@@ -7,9 +7,9 @@ import shutil
 import tempfile
 
 import uvicorn
-from fastapi import FastAPI
 
 from slatewise.service.metrics import SHARED_DIRECTORY
+from slatewise.service.observing import Observing
 from slatewise.service.server import make_app, make_recommender, uvicorn_options
 from slatewise.service.settings import Settings
 
@@ -41,7 +41,7 @@ def handed_down(settings: Settings) -> str:
     return json.dumps({**settings.model_dump(mode="json"), **revealed})
 
 
-def worker_app() -> FastAPI:
+def worker_app() -> Observing:
     """Make the application of one worker from the settings handed down to it."""
     settings = Settings(**json.loads(os.environ.pop(HANDED_DOWN)))
     return make_app(settings, make_recommender(settings))

@@ -1,4 +1,8 @@
-"""One thread that writes: it commits whatever waits together, and answers only when that is on the disk."""
+"""One thread that writes: it commits whatever waits together, and answers only when that is on the disk.
+
+An event loop may be the host of the works: Python runs one thread at a time, and works that take turns with a busy loop
+at every statement wait most of the time. Then the loop runs a group of them in one go, and this thread commits.
+"""
 
 import threading
 from collections.abc import Callable
@@ -17,11 +21,16 @@ from slatewise.store.sqlite_file import run
 from slatewise.store.transaction import SqlTransaction
 
 LARGEST_BATCH = 256
+LARGEST_HOSTED_BATCH = 32
+"""An event loop does nothing else meanwhile."""
 LONGEST_QUEUE = 10_000
 CHECKPOINT_PAGES = 2_000
 """Pages in the WAL after which they are copied into the database."""
 TRUNCATE_PAGES = 16_000
 """Pages in the WAL after which readers are waited for, so that it can start again."""
+
+
+Host = Callable[[Callable[[], None]], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,7 @@ class GroupCommit:
         self._entrance = threading.Lock()
         self._is_closed = False
         self._wal_pages = 0
+        self.host: Host | None = None
         connection.set_wal_hook(self._note_pages)
         self._thread = threading.Thread(target=self._serve, name="slatewise-writer", daemon=True)
         self._thread.start()
@@ -106,7 +116,8 @@ class GroupCommit:
     def _gather(self) -> list[Job]:
         """Wait for a job and take what else is there, within bounds."""
         batch = [self._queue.get()]
-        while len(batch) < LARGEST_BATCH and not self._queue.empty():
+        largest = LARGEST_BATCH if self.host is None else LARGEST_HOSTED_BATCH
+        while len(batch) < largest and not self._queue.empty():
             batch.append(self._queue.get())
         return batch
 
@@ -116,13 +127,31 @@ class GroupCommit:
             return []
         try:
             self._run("BEGIN IMMEDIATE")
-            outcomes = [self._attempt(job) for job in jobs]
+            outcomes = self._hosted(lambda: [self._attempt(job) for job in jobs])
             self._run("COMMIT")
         except BaseException as error:  # noqa: BLE001
             self._undo()
             one = [Outcome(job, error=error) for job in jobs]
             return one if len(jobs) == 1 else [outcome for job in jobs for outcome in self._committed([job])]
         return outcomes
+
+    def _hosted(self, work: Callable[[], Result]) -> Result:
+        """Run works where the host wants them, and wait; a host that is gone is not waited for."""
+        if self.host is None:
+            return work()
+        done: Future[Result] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:  # noqa: BLE001
+                done.set_exception(error)
+
+        try:
+            self.host(run)
+        except RuntimeError:
+            return work()
+        return done.result()
 
     def _attempt(self, job: Job) -> Outcome:
         """Run a work within the transaction, or undo it; fail only if the whole transaction is gone."""

@@ -9,6 +9,7 @@ from typing import Any
 from slatewise.store.protocol import (
     OPEN,
     AnswerRow,
+    BeliefRow,
     Counts,
     PolicyTotals,
     Result,
@@ -25,6 +26,7 @@ class MemoryTables:
     """Rows by key, and how to undo what the running transaction changed."""
 
     users: dict[str, UserRow] = field(default_factory=dict)
+    beliefs: dict[str, BeliefRow] = field(default_factory=dict)
     slates: dict[str, SlateRow] = field(default_factory=dict)
     answers: dict[str, AnswerRow] = field(default_factory=dict)
     counts: dict[tuple[str, str], Counts] = field(default_factory=dict)
@@ -45,6 +47,14 @@ class MemoryTables:
     def save_user(self, row: UserRow) -> None:
         """Insert or replace a user's row."""
         self.put(self.users, row.user, row)
+
+    def belief(self, user: str) -> BeliefRow:
+        """Return the cached belief about a user."""
+        return self.beliefs.get(user, BeliefRow(user))
+
+    def save_belief(self, row: BeliefRow) -> None:
+        """Insert or replace the cached belief about a user."""
+        self.put(self.beliefs, row.user, row)
 
     def slate(self, slate_id: str) -> SlateRow | None:
         """Return one slate."""
@@ -100,7 +110,7 @@ class MemoryTables:
         tables: tuple[dict[Any, Any], ...] = (self.slates, self.answers)
         doomed = [(table, key) for table in tables for key, row in table.items() if row.user == user]
         doomed += [(self.counts, key) for key in self.counts if key[0] == user]
-        doomed += [(self.users, user)] if user in self.users else []
+        doomed += [(table, user) for table in (self.users, self.beliefs) if user in table]
         for table, key in doomed:
             self.put(table, key, None)
         return bool(doomed)

@@ -6,8 +6,12 @@ MIGRATIONS: list[dict[str, str]] = [
     {
         "sqlite": """
             CREATE TABLE users (
-                user_id TEXT NOT NULL PRIMARY KEY, stamp TEXT NOT NULL, n_slates INTEGER NOT NULL, space TEXT NOT NULL,
-                logged_slates INTEGER NOT NULL, logged_answers INTEGER NOT NULL, belief BLOB, checksum INTEGER NOT NULL
+                user_id TEXT NOT NULL PRIMARY KEY, stamp TEXT NOT NULL, n_slates INTEGER NOT NULL,
+                logged_slates INTEGER NOT NULL, logged_answers INTEGER NOT NULL, checksum INTEGER NOT NULL
+            ) WITHOUT ROWID;
+            CREATE TABLE beliefs (
+                user_id TEXT NOT NULL PRIMARY KEY, space TEXT NOT NULL, covers INTEGER NOT NULL, belief BLOB NOT NULL,
+                checksum INTEGER NOT NULL
             );
             CREATE TABLE slates (
                 slate_id TEXT NOT NULL PRIMARY KEY, user_id TEXT NOT NULL, number INTEGER NOT NULL,
@@ -30,9 +34,12 @@ MIGRATIONS: list[dict[str, str]] = [
         "postgresql": """
             CREATE TABLE users (
                 user_id TEXT COLLATE "C" PRIMARY KEY, stamp TEXT NOT NULL, n_slates BIGINT NOT NULL,
-                space TEXT NOT NULL, logged_slates BIGINT NOT NULL, logged_answers BIGINT NOT NULL, belief BYTEA,
-                checksum BIGINT NOT NULL
+                logged_slates BIGINT NOT NULL, logged_answers BIGINT NOT NULL, checksum BIGINT NOT NULL
             ) WITH (fillfactor = 70);
+            CREATE TABLE beliefs (
+                user_id TEXT COLLATE "C" PRIMARY KEY, space TEXT NOT NULL, covers BIGINT NOT NULL,
+                belief BYTEA NOT NULL, checksum BIGINT NOT NULL
+            );
             CREATE TABLE slates (
                 slate_id TEXT COLLATE "C" PRIMARY KEY, user_id TEXT COLLATE "C" NOT NULL, number BIGINT NOT NULL,
                 created_at DOUBLE PRECISION NOT NULL, catalog TEXT NOT NULL, policy TEXT NOT NULL, items TEXT NOT NULL,

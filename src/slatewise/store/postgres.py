@@ -30,7 +30,7 @@ N_CONNECTIONS = 12
 N_ATTEMPTS = 4
 LONGEST_QUEUE = 10_000
 SECONDS_TO_CONNECT = 5.0
-TABLES = ["users", "slates", "answers", "counts"]
+TABLES = ["users", "beliefs", "slates", "answers", "counts"]
 
 
 class PostgresStore:
@@ -84,7 +84,7 @@ class PostgresStore:
         if self._is_closed or self._read_only:
             self._refused().result()
         with translated(self.address), connect(self.address) as connection:
-            connection.execute("VACUUM (FULL, ANALYZE) users, slates, answers, counts")
+            connection.execute(f"VACUUM (FULL, ANALYZE) {', '.join(TABLES)}")
 
     def check(self) -> list[str]:
         """Nothing: PostgreSQL checks its files with tools of its own (pg_amcheck, pg_checksums)."""

@@ -74,17 +74,30 @@ class AnswerRow:
 
 @dataclass(frozen=True)
 class UserRow:
-    """What is cached about a user: `stamp` changes with every write, `space` names policy and catalogue of the belief.
+    """A user: `stamp` changes with every write.
 
-    A user never seen has an empty stamp. A row that did not match its checksum is returned with damaged = True and
-    without belief; n_slates is then counted anew from the log.
+    A user never seen has an empty stamp. A row that did not match its checksum is returned with damaged = True;
+    n_slates is then counted anew from the log.
     """
 
     user: str
     stamp: str = ""
     n_slates: int = 0
+    damaged: bool = False
+
+
+@dataclass(frozen=True)
+class BeliefRow:
+    """What was learnt about a user, a cache: the fold of all counted slates with numbers below `covers`.
+
+    `space` names the policy and the catalogue that it belongs to. Without content there is none; one that did not
+    match its checksum is returned without content and with damaged = True.
+    """
+
+    user: str
     space: str = ""
-    belief: bytes | None = None
+    covers: int = 0
+    content: bytes | None = None
     damaged: bool = False
 
 
@@ -127,6 +140,12 @@ class Transaction(Protocol):
 
     def save_user(self, row: UserRow) -> None:
         """Insert or replace a user's row."""
+
+    def belief(self, user: str) -> BeliefRow:
+        """Return the cached belief about a user."""
+
+    def save_belief(self, row: BeliefRow) -> None:
+        """Insert or replace the cached belief about a user."""
 
     def slate(self, slate_id: str) -> SlateRow | None:
         """Return one slate."""

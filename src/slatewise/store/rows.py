@@ -5,7 +5,7 @@ from hashlib import blake2b
 from math import isfinite
 from typing import Any
 
-from slatewise.store.protocol import AnswerRow, ItemId, SlateRow, StoreDamagedError, StoreError, UserRow
+from slatewise.store.protocol import AnswerRow, BeliefRow, ItemId, SlateRow, StoreDamagedError, StoreError, UserRow
 
 Values = tuple[Any, ...]
 
@@ -56,16 +56,31 @@ def answer_row(values: Values) -> AnswerRow:
 
 def user_values(row: UserRow, n_logged: tuple[int, int]) -> Values:
     """Return the columns of a user, with how many slates and answers the log holds of them, and the checksum."""
-    head = (row.user, row.stamp, row.n_slates, row.space, *n_logged, row.belief is None)
-    return (*head[:-1], row.belief, checksum("users", head, row.belief or b""))
+    values = (row.user, row.stamp, row.n_slates, *n_logged)
+    return (*values, checksum("users", values))
 
 
 def user_row(values: Values) -> tuple[UserRow, tuple[int, int]] | None:
     """Return the user of such columns and how much the log holds of them; None if the checksum does not match."""
-    user, stamp, n_slates, space, logged_slates, logged_answers, belief, _ = values
-    row, n_logged = UserRow(user, stamp, n_slates, space, belief), (logged_slates, logged_answers)
-    is_bytes = belief is None or isinstance(belief, bytes)
-    return (row, n_logged) if is_bytes and user_values(row, n_logged)[-1] == values[-1] else None
+    if not _is_whole("users", values):
+        return None
+    user, stamp, n_slates, logged_slates, logged_answers, _ = values
+    return UserRow(user, stamp, n_slates), (logged_slates, logged_answers)
+
+
+def belief_values(row: BeliefRow) -> Values:
+    """Return the columns of a belief, and the checksum."""
+    if row.content is None:
+        raise StoreError("a belief without content cannot be stored")
+    head = (row.user, row.space, row.covers)
+    return (*head, row.content, checksum("beliefs", head, row.content))
+
+
+def belief_row(values: Values) -> BeliefRow | None:
+    """Return the belief of such columns; None if the checksum does not match."""
+    user, space, covers, content, kept = values
+    is_whole = isinstance(content, bytes) and checksum("beliefs", (user, space, covers), content) == kept
+    return BeliefRow(user, space, covers, content) if is_whole else None
 
 
 def _is_whole(table: str, values: Values) -> bool:

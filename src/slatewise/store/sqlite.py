@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 
 from slatewise.store.checkpoints import Checkpoints
-from slatewise.store.group_commit import GroupCommit
+from slatewise.store.group_commit import GroupCommit, Host
 from slatewise.store.protocol import Result, StoreUnavailableError, Transaction
 from slatewise.store.sqlite_file import check_place, connect_reader, connect_writer, own, run
 from slatewise.store.transaction import SqlTransaction
@@ -54,6 +54,11 @@ class SqliteStore:
         if self._writer is None:
             return _refused()
         return self._writer.submit(work)
+
+    def work_in(self, host: Host | None) -> None:
+        """Run works in the thread of a host from now on; committing stays in the writing thread."""
+        if self._writer is not None:
+            self._writer.host = host
 
     def read(self, work: Callable[[Transaction], Result]) -> Result:
         """Run work that only reads, in the calling thread, on a snapshot."""

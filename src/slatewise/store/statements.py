@@ -1,6 +1,6 @@
 """What SQL stores say to their database; the same words for SQLite and PostgreSQL, ? for parameters."""
 
-USER = "SELECT user_id, stamp, n_slates, space, logged_slates, logged_answers, belief, checksum FROM users"
+USER = "SELECT user_id, stamp, n_slates, logged_slates, logged_answers, checksum FROM users"
 SLATE = (
     "SELECT slate_id, user_id, number, created_at, catalog, policy, items, variety, status, closed_at, checksum"
     " FROM slates"
@@ -10,6 +10,7 @@ ANSWER = "SELECT event_id, slate_id, user_id, clicked, retracted, final, receive
 FIND_USER = USER + " WHERE user_id = ?"
 LOCK_USER = FIND_USER + " FOR UPDATE"
 """PostgreSQL only; SQLite has one writer at a time."""
+FIND_BELIEF = "SELECT user_id, space, covers, belief, checksum FROM beliefs WHERE user_id = ?"
 FIND_SLATE = SLATE + " WHERE slate_id = ?"
 SLATES_OF = SLATE + " WHERE user_id = ? ORDER BY number"
 EXPIRED = SLATE + " WHERE status = 'open' AND created_at < ? ORDER BY created_at LIMIT ? OFFSET ?"
@@ -24,18 +25,21 @@ N_ANSWERS_OF = "SELECT count(*) FROM answers WHERE user_id = ?"
 USERS = "SELECT user_id FROM users WHERE stamp <> '' UNION SELECT user_id FROM slates ORDER BY user_id"
 
 ADD_USER = (
-    "INSERT INTO users (user_id, stamp, n_slates, space, logged_slates, logged_answers, belief, checksum)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (user_id) DO UPDATE SET"
+    "INSERT INTO users (user_id, stamp, n_slates, logged_slates, logged_answers, checksum)"
+    " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (user_id) DO UPDATE SET"
 )
 CLAIM_USER = ADD_USER + (
-    " user_id = excluded.user_id"
-    " RETURNING user_id, stamp, n_slates, space, logged_slates, logged_answers, belief, checksum"
+    " user_id = excluded.user_id RETURNING user_id, stamp, n_slates, logged_slates, logged_answers, checksum"
 )
 """Changes nothing of a row that is there, but locks and returns it."""
 SAVE_USER = ADD_USER + (
-    " stamp = excluded.stamp, n_slates = excluded.n_slates, space = excluded.space,"
-    " logged_slates = excluded.logged_slates, logged_answers = excluded.logged_answers,"
-    " belief = excluded.belief, checksum = excluded.checksum"
+    " stamp = excluded.stamp, n_slates = excluded.n_slates, logged_slates = excluded.logged_slates,"
+    " logged_answers = excluded.logged_answers, checksum = excluded.checksum"
+)
+SAVE_BELIEF = (
+    "INSERT INTO beliefs (user_id, space, covers, belief, checksum) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (user_id) DO UPDATE SET"
+    " space = excluded.space, covers = excluded.covers, belief = excluded.belief, checksum = excluded.checksum"
 )
 ADD_SLATE = (
     "INSERT INTO slates (slate_id, user_id, number, created_at, catalog, policy, items, variety, status, closed_at,"
@@ -61,5 +65,6 @@ FORGET = (
     "DELETE FROM slates WHERE user_id = ? RETURNING 1",
     "DELETE FROM answers WHERE user_id = ? RETURNING 1",
     "DELETE FROM counts WHERE user_id = ? RETURNING 1",
+    "DELETE FROM beliefs WHERE user_id = ? RETURNING 1",
     "DELETE FROM users WHERE user_id = ? RETURNING nullif(stamp, '')",
 )

@@ -4,12 +4,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from slatewise.store import statements
-from slatewise.store.protocol import AnswerRow, Counts, PolicyTotals, SlateRow, StoreDamagedError, StoreError, UserRow
+from slatewise.store.protocol import (
+    AnswerRow,
+    BeliefRow,
+    Counts,
+    PolicyTotals,
+    SlateRow,
+    StoreDamagedError,
+    StoreError,
+    UserRow,
+)
 from slatewise.store.rows import (
     WAY_OUT,
     Values,
     answer_row,
     answer_values,
+    belief_row,
+    belief_values,
     slate_row,
     slate_values,
     user_row,
@@ -51,6 +62,20 @@ class SqlTransaction:
         """Insert or replace a user's row."""
         known = self._lock(row.user)
         known.row, known.is_changed = replace(row, damaged=False) if row.damaged else row, True
+
+    def belief(self, user: str) -> BeliefRow:
+        """Return the cached belief about a user."""
+        try:
+            found = self._run(statements.FIND_BELIEF, (user,))
+            row = belief_row(found[0]) if found else BeliefRow(user)
+        except UnicodeDecodeError:
+            row = None
+        return row if row is not None and row.user == user else BeliefRow(user, damaged=True)
+
+    def save_belief(self, row: BeliefRow) -> None:
+        """Insert or replace the cached belief about a user."""
+        self._lock(row.user)
+        self._run(statements.SAVE_BELIEF, belief_values(row))
 
     def slate(self, slate_id: str) -> SlateRow | None:
         """Return one slate."""
