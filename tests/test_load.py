@@ -138,6 +138,19 @@ def test_a_crowd_clicks_the_slates_it_got_and_closes_each_once() -> None:
     assert crowd.answer() is None
 
 
+def test_slates_give_as_many_answers_as_are_sent() -> None:
+    crowd = Crowd("here", "crowd", events=5 / 3)
+    slate = {"slate_id": "s", "items": [{"id": 7}, {"id": 8}, {"id": 9}]}
+    counts = []
+    for _ in range(300):
+        before = len(crowd.pending)
+        crowd.took(Answer(201, json.dumps(slate).encode()))
+        counts.append(len(crowd.pending) - before)
+    assert set(counts) == {1, 2}
+    assert sum(counts) == pytest.approx(500, abs=1)
+    assert sum(final for _, _, final in crowd.pending) == 300
+
+
 def test_preparing_fails_loudly() -> None:
     async def run() -> None:
         async with pool_of(Fake(status=500), 2) as pool:

@@ -84,11 +84,11 @@ class Connection(asyncio.Protocol):
 
 
 class Pool:
-    """Connections to one server; a request that finds none free waits for its turn."""
+    """Connections to one server, used by turns, so that none idles; a request that finds none free waits."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
-        self.free: list[Connection] = []
+        self.free: deque[Connection] = deque()
         self.waiting: deque[tuple[bytes, Listener]] = deque()
         self.opening: set[asyncio.Task[None]] = set()
 
@@ -102,7 +102,7 @@ class Pool:
     def ask(self, request: bytes, listener: Listener) -> None:
         """Send a request as soon as a connection is free."""
         while self.free:
-            connection = self.free.pop()
+            connection = self.free.popleft()
             if not connection.is_lost:
                 connection.ask(request, listener)
                 return

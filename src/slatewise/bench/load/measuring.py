@@ -32,6 +32,11 @@ class Plan:
     clients: int = 32
     policy: str = "dc2b-calibrated"
 
+    @property
+    def events(self) -> float:
+        """Feedbacks per slate, where there are both: with more of them than are sent, answers would come ever later."""
+        return self.feedbacks / self.slates
+
 
 @dataclass(frozen=True)
 class Row:
@@ -82,7 +87,7 @@ async def feedbacks_alone(server: Served, plan: Plan, number: int) -> Run:
 
 async def both(server: Served, plan: Plan, number: int) -> Run:
     """A thousand people ask for slates and click them, both at the full rate."""
-    crowd = Crowd(server.host, f"both-{number}")
+    crowd = Crowd(server.host, f"both-{number}", events=plan.events)
     await prepare(server, crowd, min(1_000, round(plan.feedbacks)))
     return await _measured(server, mixture(crowd, plan.slates, plan.feedbacks), plan.seconds)
 

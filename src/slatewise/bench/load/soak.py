@@ -63,7 +63,7 @@ async def watch(plan: Plan, catalog: Path, directory: Path, say: Say, early: int
     with served.slatewise(directory, catalog, plan.policy) as server:
         say(f"{early:,} people come first, as many as are kept at hand")
         await prepare(server, Crowd(server.host, "early", early, events=0), early)
-        crowd = Crowd(server.host, "soak", min(PEOPLE, early), VISITS)
+        crowd = Crowd(server.host, "soak", min(PEOPLE, early), VISITS, plan.events)
         await prepare(server, crowd, crowd.people)
         say(f"{plan.slates:g} slates and {plan.feedbacks:g} feedbacks per second for {plan.seconds:g} s")
         watching = asyncio.create_task(_look(server, seen))

@@ -11,12 +11,12 @@ SLATE_SIZE = 10
 class Crowd:
     """People in turn; each comes for `visits` slates and then makes room for somebody new.
 
-    Every slate gives `events` feedbacks: clicks on one item each, the last of them final.
+    Slates give `events` feedbacks each, on average: clicks on one item each, the last of them final.
     """
 
-    def __init__(self, host: str, name: str, people: int = 1_000, visits: int = 1_000_000, events: int = 2) -> None:
+    def __init__(self, host: str, name: str, people: int = 1_000, visits: int = 1_000_000, events: float = 2) -> None:
         self.host, self.name, self.people, self.visits, self.events = host, name, people, visits, events
-        self.asked = 0
+        self.asked = self.taken = 0
         self.pending: deque[tuple[str, int, bool]] = deque()
 
     def ask(self) -> bytes:
@@ -30,7 +30,9 @@ class Crowd:
         """Remember a slate, to answer it later."""
         if answer.is_good:
             slate = json.loads(answer.body)
-            items = [item["id"] for item in slate["items"][: self.events]]
+            count = int((self.taken + 1) * self.events) - int(self.taken * self.events)
+            self.taken += 1
+            items = [item["id"] for item in slate["items"][:count]]
             self.pending += [(slate["slate_id"], item, item == items[-1]) for item in items]
 
     def answer(self) -> bytes | None:
