@@ -204,12 +204,19 @@ class PeopleAtHand:
         self.most = most
         self.people: OrderedDict[str, Person] = OrderedDict()
         self.owners: dict[str, str] = {}
+        self.newcomers: dict[Space, Person] = {}
         self.turn = threading.Lock()
         self.rebuilt = 0
 
-    def latest(self, user: str) -> Person | None:
-        """Return a person as last known, whether or not that is still so."""
-        return self.people.get(user)
+    def latest(self, user: str, space: Space) -> Person:
+        """Return a person as last known, whether or not that is still so; who is not at hand may be new."""
+        return self.people.get(user) or self.newcomer(space)
+
+    def newcomer(self, space: Space) -> Person:
+        """Return somebody never seen."""
+        if space not in self.newcomers:
+            self.newcomers[space] = Person("", space, space.start, 0, NOTHING, (), ())
+        return self.newcomers[space]
 
     def get(self, row: UserRow) -> Person | None:
         """Return a person if nothing was written about them since."""
@@ -238,6 +245,7 @@ class PeopleAtHand:
         with self.turn:
             self.people.clear()
             self.owners.clear()
+            self.newcomers.clear()
 
     def drop(self, user: str) -> None:
         """Let go of a person."""

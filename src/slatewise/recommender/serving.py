@@ -32,16 +32,19 @@ class Desk:
         return person if person is not None and person.space is space else self._load(transaction, row, space)
 
     def _load(self, transaction: Transaction, row: UserRow, space: Space) -> Person:
+        if row == UserRow(row.user):
+            return self.at_hand.newcomer(space)
         person = people.load(transaction, row, self.spaces, space)
         self.at_hand.rebuilt += person.saved == 0 and person.covers > people.SAVED_EVERY
         return person
 
     def ahead(self, request: Request) -> Ticket | None:
-        """Have a slate chosen in the process beside this one, if there is one and the user is at hand."""
-        person = self.at_hand.latest(request.user) if self.chooser else None
-        if self.chooser is None or person is None or person.space is not self.space_for(request):
+        """Have a slate chosen in the process beside this one, if there is one, for a user at hand or new."""
+        if self.chooser is None:
             return None
-        return self.chooser.ask(self.spaces.digest, person, request)
+        space = self.space_for(request)
+        person = self.at_hand.latest(request.user, space)
+        return self.chooser.ask(self.spaces.digest, person, request) if person.space is space else None
 
     def space_for(self, request: Request) -> Space:
         """Return the space that a request is served from."""
