@@ -13,6 +13,7 @@ from slatewise.randomness import Streams, user_keys
 from slatewise.recommender.people import NOTHING, Person
 from slatewise.recommender.spaces import Spaces
 from slatewise.recommender.views import REASONS, RequestError, SlateItem
+from slatewise.slates import jaccard
 from slatewise.store.protocol import ItemId
 
 Integers = NDArray[np.int64]
@@ -181,11 +182,7 @@ def variety(categories: NDArray[np.bool_]) -> float:
     n_items = len(categories)
     if n_items < 2:
         return 0.0
-    table = categories.astype(np.float64)
-    shared = table @ table.T
-    sizes = table.sum(axis=1)
-    united = sizes[:, None] + sizes[None, :] - shared
-    similar = shared / np.maximum(united, 1.0)
+    similar = jaccard(categories)
     return float(1.0 - (similar.sum() - np.trace(similar)) / (n_items * (n_items - 1)))
 
 

@@ -16,7 +16,7 @@ from slatewise.slates.available import Available
 from slatewise.slates.diversity import Entropy, Indifferent, Marginal, Overlap, Variance, Volume
 from slatewise.slates.forms import RuleFor
 from slatewise.slates.greedy import Choice, Floats, Integers, choose_together, masked, nothing, record
-from slatewise.slates.grouped import SetGroups
+from slatewise.slates.grouped import SetGroups, jaccard
 from slatewise.slates.promise import Bounds, LinearBounds, Promise, Ranking, squared_lengths
 from slatewise.slates.screened import choose_by_cosines
 from slatewise.slates.solo import SoloIndifferent, SoloMarginal, SoloOverlap, SoloVariance, SoloVolume
@@ -39,6 +39,7 @@ __all__ = [
     "entropy_greedy",
     "entropy_rule",
     "epsilon_greedy",
+    "jaccard",
     "mmr",
     "nothing",
     "overlap_greedy",

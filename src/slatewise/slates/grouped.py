@@ -53,7 +53,7 @@ class SetGroups:
         places[items] = np.arange(len(items))
         starts = np.searchsorted(group[items], np.arange(len(numbers) + 1))
         bounds = LinearBounds.of(table[items], offsets[items])
-        return cls(items, places, starts.tolist(), starts[:-1], _jaccard(sets[items[starts[:-1]]]), bounds)
+        return cls(items, places, starts.tolist(), starts[:-1], jaccard(sets[items[starts[:-1]]]), bounds)
 
     def choose(self, direction: Floats, available: Available, scores: Scores, k: int, weight: float) -> Choice:
         """Choose by score minus weight times the summed overlap; `scores` are exact, the bounds find whom to ask."""
@@ -135,7 +135,7 @@ class _Race:
         return chosen
 
 
-def _jaccard(sets: NDArray[np.bool_]) -> Floats:
+def jaccard(sets: NDArray[np.bool_]) -> Floats:
     """Return the Jaccard similarity of all pairs of sets (n, n); two empty sets share nothing."""
     table = sets.astype(np.float64)
     shared = table @ table.T
