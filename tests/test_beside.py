@@ -20,7 +20,9 @@ from slatewise.recommender import Recommender, Slate, chooser, people, states, w
 from slatewise.recommender.beside import Chooser
 from slatewise.recommender.choosing import Request
 from slatewise.recommender.serving import serve
+from tests.postgres import Server as PostgresServer
 from tests.serving import Server
+from tests.store_rows import emptied
 from tests.test_recommender import Clock, at_hand, ids, make_catalog
 
 PEOPLE = ("ann", "bob", "Zoë ✓")
@@ -92,6 +94,18 @@ def test_slates_are_the_same_with_and_without(policy: str, directory: Path, tmp_
             assert opened.chosen_beside >= (len(found[0]) // 2 if beside else 0)
             assert [problem for _, problem in opened.verify() if problem] == []
     assert found[0] == found[1]
+
+
+def test_several_threads_of_postgresql_share_a_chooser(directory: Path, postgres_server: PostgresServer) -> None:
+    with Recommender(Catalog.load(directory), store=emptied(postgres_server)) as opened:
+        opened.choose_beside(directory)
+        until(lambda: is_ready(opened))
+        for _ in range(6):
+            asked = [opened.recommend_later(user, 5) for user in (*PEOPLE, "cat", "dan", "eve")]
+            for slate in [future.result(30) for future in asked]:
+                opened.feedback(slate.slate_id or "", ids(slate)[:2])
+        assert opened.chosen_beside >= 18
+        assert [problem for _, problem in opened.verify() if problem] == []
 
 
 def test_what_is_said_is_understood(directory: Path) -> None:
