@@ -96,6 +96,26 @@ def test_slates_are_the_same_with_and_without(policy: str, directory: Path, tmp_
     assert found[0] == found[1]
 
 
+def test_beliefs_read_from_the_store_are_understood(directory: Path, tmp_path: Path) -> None:
+    """The store gives back the arrays of a belief in any order."""
+    users, found = [f"user {number}" for number in range(12)], []
+    for beside in (False, True):
+        store = f"sqlite:///{tmp_path / f'{beside}.db'}"
+        with Recommender(Catalog.load(directory), store=store, clock=Clock()) as opened:
+            if beside:
+                opened.choose_beside(directory)
+                until(lambda: is_ready(opened))
+            slates = [[opened.recommend(user, 4) for _ in range(people.SAVED_EVERY + 1)] for user in users]
+            opened.desk.at_hand.clear()
+            before = opened.chosen_beside
+            for latest in [history[-1] for history in slates]:
+                opened.feedback(latest.slate_id or "", ids(latest)[:2], final=False)
+            found.append([content(opened.recommend(user, 4)) for user in users])
+            assert opened.chosen_beside == before + (len(users) if beside else 0)
+            assert all(is_learnt(opened, user) for user in users)
+    assert found[0] == found[1]
+
+
 def test_several_threads_of_postgresql_share_a_chooser(directory: Path, postgres_server: PostgresServer) -> None:
     with Recommender(Catalog.load(directory), store=emptied(postgres_server)) as opened:
         opened.choose_beside(directory)
@@ -141,11 +161,30 @@ def test_what_is_said_is_understood(directory: Path) -> None:
         assert learnt["rounds"] == question.state["rounds"] + len(question.closed)
 
 
-def test_nothing_to_choose_from_is_an_empty_answer(directory: Path) -> None:
+def test_what_cannot_be_chosen_is_an_empty_answer(directory: Path) -> None:
     spaces = Recommender(Catalog.load(directory)).desk.spaces
     start = spaces.space("popular").start
     unknown = wire.Question("no such policy", "u", 1, None, 0, np.arange(0), (), [], start)
     assert chooser.answer(spaces, unknown.to_bytes(), 0) == b""
+    nothing_left = wire.Question("popular", "u", 1, None, 0, np.arange(200), (), [], start)
+    assert chooser.answer(spaces, nothing_left.to_bytes(), 0) != b""
+    impossible = {name: 0 * array for name, array in spaces.space("dc2b-calibrated").start.items()}
+    singular = wire.Question("dc2b-calibrated", "u", 1, None, 0, np.arange(0), (), [], impossible)
+    assert chooser.answer(spaces, singular.to_bytes(), 0) == b""
+
+
+def test_no_room_for_another_process(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    with Recommender(Catalog.load(directory)) as opened:
+        with monkeypatch.context() as patch:
+            patch.setattr(subprocess, "Popen", refuse)
+            opened.choose_beside(directory)
+        assert opened.has_lost_chooser
+        assert len(opened.recommend("ann", 3).items) == 3
+        opened.choose_beside(directory)
+        assert not opened.has_lost_chooser
 
 
 def test_a_slate_chosen_before_a_click_is_not_shown_after_it(recommender: Recommender) -> None:
@@ -238,6 +277,13 @@ def test_special_wishes_are_served_here(recommender: Recommender, wishes: dict[s
     assert recommender.chosen_beside == before
     recommender.recommend("ann", 5, diversity=1.0, policy="dc2b-calibrated")
     assert recommender.chosen_beside == before + 1
+
+
+def test_policies_that_the_chooser_did_not_prepare_are_served_here(recommender: Recommender) -> None:
+    for name in ("popular", "popular"):
+        before = recommender.chosen_beside
+        recommender.recommend("ann", 5, policy=name)
+        assert recommender.chosen_beside == before
 
 
 def test_a_chooser_does_not_outlive_who_started_it(directory: Path) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -58,6 +59,7 @@ class Recommender:
     ) -> None:
         self.shares = traffic.shares_of(policy)
         self.reward_wait = reward_wait
+        self.beside: Path | None = None
         self.desk = Desk(self._prepared(catalog), self.shares, PeopleAtHand(PEOPLE_AT_HAND), seed, clock)
         self.store = open_store(store) if isinstance(store, str) else store
 
@@ -78,8 +80,8 @@ class Recommender:
 
     @property
     def chooses_beside(self) -> bool:
-        """Whether another process was asked to choose slates."""
-        return self.desk.chooser is not None
+        """Whether another process should choose slates."""
+        return self.beside is not None
 
     @property
     def chosen_beside(self) -> int:
@@ -89,7 +91,7 @@ class Recommender:
     @property
     def has_lost_chooser(self) -> bool:
         """Whether the process that should choose slates is gone; they are chosen here then."""
-        return self.desk.chooser is not None and self.desk.chooser.is_lost
+        return self.chooses_beside and (self.desk.chooser is None or self.desk.chooser.is_lost)
 
     def recommend(
         self,
@@ -206,12 +208,15 @@ class Recommender:
 
     def use_catalog(self, catalog: Catalog) -> None:
         """Serve from another catalogue from now on; each belief is rebuilt from the log when its user comes back."""
-        self.desk = replace(self.desk, spaces=self._prepared(catalog))
+        self.desk = replace(self.desk, spaces=self._prepared(catalog), newcomers={})
         self.desk.at_hand.clear()
 
     def choose_beside(self, directory: Path) -> None:
         """Choose slates in a process of its own, which loads the same catalogue from its directory, from now on."""
-        before, chooser = self.desk.chooser, Chooser(directory, self.desk.seed, self.shares)
+        self.beside = directory
+        before, chooser = self.desk.chooser, None
+        with suppress(OSError):  # no room for another process: it is lost before it began
+            chooser = Chooser(directory, self.desk.seed, self.shares)
         self.desk = replace(self.desk, chooser=chooser)
         if before is not None:
             before.close()

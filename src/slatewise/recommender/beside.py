@@ -45,23 +45,26 @@ class Chooser:
     """The process beside, from here: answers come in the order of the questions."""
 
     def __init__(self, directory: Path, seed: int, policies: Iterable[str]) -> None:
-        words = [sys.executable, "-m", "slatewise.recommender.chooser", str(directory), str(seed), *policies]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "pipesize": PIPE_BYTES}
-        self.process = subprocess.Popen(words, bufsize=0, start_new_session=True, **pipes)  # type: ignore[call-overload]  # noqa: S603
-        self.asking, self.reading = self.process.stdin.fileno(), self.process.stdout.fileno()
-        self.room = min(_capacity(self.asking), _capacity(self.reading))
+        self.policies = frozenset(policies)
+        words = [sys.executable, "-m", "slatewise.recommender.chooser", str(directory), str(seed), *self.policies]
+        self.process = subprocess.Popen(  # noqa: S603
+            words, bufsize=0, start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.pipes = [pipe for pipe in (self.process.stdin, self.process.stdout) if pipe is not None]
+        self.asking, self.reading = (pipe.fileno() for pipe in self.pipes)
+        self.room = min(map(_enlarged, (self.asking, self.reading)))
         self.poll = select.poll()
         self.poll.register(self.reading, select.POLLIN)
-        self.digest = ""
+        self.likeness = ""
         self.is_lost = False
         self.pending: deque[Ticket] = deque()
         self.unanswered = self.used = 0
         self.received = bytearray()
         self.sending_turn, self.reading_turn = threading.Lock(), threading.Lock()
 
-    def ask(self, digest: str, person: Person, request: Request) -> Ticket | None:
+    def ask(self, likeness: str, person: Person, request: Request) -> Ticket | None:
         """Send a question about a catalogue, without waiting; None if it cannot be asked there, or not now."""
-        if self.is_lost or request.is_special or not self._is_ready(digest):
+        if self.is_lost or request.is_special or person.space.name not in self.policies or not self._is_ready(likeness):
             return None
         content = _question(person, request).to_bytes()
         ticket = Ticket(person, wire.SIZE.size + len(content) + PAGE_BYTES)
@@ -88,13 +91,13 @@ class Chooser:
         """End the process; whoever waits for an answer is told that there is none."""
         self._give_up()
         with self.reading_turn, self.sending_turn:
-            self.process.stdin.close()
-            self.process.stdout.close()
+            for pipe in self.pipes:
+                pipe.close()
         self.process.wait()
 
-    def _is_ready(self, digest: str) -> bool:
+    def _is_ready(self, likeness: str) -> bool:
         """Whether it has this catalogue, as far as it has said; what was not asked for any more is read on the way."""
-        if self.digest == digest and self.unanswered * 2 < self.room:
+        if self.likeness == likeness and self.unanswered * 2 < self.room:
             return True
         if self.reading_turn.acquire(blocking=False):
             try:
@@ -103,7 +106,7 @@ class Chooser:
                         self._give_up()
             finally:
                 self.reading_turn.release()
-        return self.digest == digest
+        return self.likeness == likeness
 
     def _send(self, content: bytes) -> bool:
         """Write to a pipe that has room for all of it."""
@@ -129,8 +132,8 @@ class Chooser:
         return bool(part)
 
     def _take(self, content: bytes) -> None:
-        if not self.digest:
-            self.digest = content.decode()
+        if not self.likeness:
+            self.likeness = content.decode()
             return
         with self.sending_turn:
             ticket = self.pending.popleft()
@@ -153,11 +156,14 @@ def _question(person: Person, request: Request) -> wire.Question:
         shown=person.shown,
         liked=person.liked,
         closed=[(one.numbers, one.clicks_by_place()) for one in person.since],
-        state=person.state,
+        state={name: person.state[name] for name in person.space.start},
     )
 
 
-def _capacity(pipe: int) -> int:
-    """Return how many bytes a pipe holds."""
-    asked = getattr(fcntl, "F_GETPIPE_SZ", None)
-    return SMALL_PIPE_BYTES if asked is None else fcntl.fcntl(pipe, asked)
+def _enlarged(pipe: int) -> int:
+    """Make a pipe hold more, where the system lets us; return how many bytes it holds."""
+    if not hasattr(fcntl, "F_SETPIPE_SZ"):
+        return SMALL_PIPE_BYTES
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)

@@ -105,6 +105,11 @@ class Person:
         return BeliefRow(user, self.space.key, self.covers, states.to_bytes(self.state))
 
 
+def newcomer(space: Space) -> Person:
+    """Return somebody never seen."""
+    return Person("", space, space.start, 0, NOTHING, (), ())
+
+
 def load(transaction: Transaction, row: UserRow, spaces: Spaces, space: Space, *, refold: bool = False) -> Person:
     """Read a person from the log; the cached belief is used if it belongs to this space, else learnt anew."""
     history = showings(spaces, transaction.slates_of(row.user), transaction.answers_of(row.user))
@@ -129,8 +134,9 @@ def decoded(belief: BeliefRow, space: Space) -> tuple[int, State] | None:
     if belief.content is None or belief.space != space.key:
         return None
     try:
-        return belief.covers, states.from_bytes(belief.content)
-    except ValueError:
+        found = states.from_bytes(belief.content)
+        return belief.covers, {name: found[name] for name in space.start}
+    except (ValueError, KeyError):
         return None
 
 
@@ -204,19 +210,12 @@ class PeopleAtHand:
         self.most = most
         self.people: OrderedDict[str, Person] = OrderedDict()
         self.owners: dict[str, str] = {}
-        self.newcomers: dict[Space, Person] = {}
         self.turn = threading.Lock()
         self.rebuilt = 0
 
-    def latest(self, user: str, space: Space) -> Person:
-        """Return a person as last known, whether or not that is still so; who is not at hand may be new."""
-        return self.people.get(user) or self.newcomer(space)
-
-    def newcomer(self, space: Space) -> Person:
-        """Return somebody never seen."""
-        if space not in self.newcomers:
-            self.newcomers[space] = Person("", space, space.start, 0, NOTHING, (), ())
-        return self.newcomers[space]
+    def latest(self, user: str) -> Person | None:
+        """Return a person as last known, whether or not that is still so."""
+        return self.people.get(user)
 
     def get(self, row: UserRow) -> Person | None:
         """Return a person if nothing was written about them since."""
@@ -245,7 +244,6 @@ class PeopleAtHand:
         with self.turn:
             self.people.clear()
             self.owners.clear()
-            self.newcomers.clear()
 
     def drop(self, user: str) -> None:
         """Let go of a person."""

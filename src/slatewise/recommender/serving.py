@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ class Desk:
     seed: int
     clock: Callable[[], float]
     chooser: Chooser | None = None
+    newcomers: dict[str, Person] = field(default_factory=dict)
 
     def person(self, transaction: Transaction, row: UserRow, space: Space) -> Person:
         """Return a locked user as known in a space."""
@@ -33,7 +34,7 @@ class Desk:
 
     def _load(self, transaction: Transaction, row: UserRow, space: Space) -> Person:
         if row == UserRow(row.user):
-            return self.at_hand.newcomer(space)
+            return self.newcomer(space)
         person = people.load(transaction, row, self.spaces, space)
         self.at_hand.rebuilt += person.saved == 0 and person.covers > people.SAVED_EVERY
         return person
@@ -43,8 +44,12 @@ class Desk:
         if self.chooser is None:
             return None
         space = self.space_for(request)
-        person = self.at_hand.latest(request.user, space)
-        return self.chooser.ask(self.spaces.digest, person, request) if person.space is space else None
+        person = self.at_hand.latest(request.user) or self.newcomer(space)
+        return self.chooser.ask(self.spaces.likeness, person, request) if person.space is space else None
+
+    def newcomer(self, space: Space) -> Person:
+        """Return somebody never seen, always the same."""
+        return self.newcomers.get(space.name) or self.newcomers.setdefault(space.name, people.newcomer(space))
 
     def space_for(self, request: Request) -> Space:
         """Return the space that a request is served from."""

@@ -66,6 +66,12 @@ class Spaces:
             self._made.setdefault(name, Space(name, policy, key))
         return self._made[name]
 
+    @cached_property
+    def likeness(self) -> str:
+        """A short name for everything in the catalogue that slates are chosen by; beliefs depend on less."""
+        categories = np.packbits(self.catalog.categories).tobytes()
+        return hashlib.sha256(self.digest.encode() + categories).hexdigest()[:32]
+
     def has(self, space: Space) -> bool:
         """Whether a space is one of these, and not of another catalogue."""
         return self._made.get(space.name) is space

@@ -29,7 +29,10 @@ NO_KNOB = math.nan
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A slate to choose: for whom, how, and what must be learnt first (item numbers and clicks of closed slates)."""
+    """A slate to choose: for whom, how, and what must be learnt first (item numbers and clicks of closed slates).
+
+    The arrays of the state stand in the order of the space's start.
+    """
 
     policy: str
     user: str
@@ -51,7 +54,7 @@ class Question:
         sizes = (len(self.shown), len(self.liked), len(lengths), int(lengths.sum()))
         head = ASKED.pack(len(policy), len(user), self.k, knob, self.n_slates, *sizes)
         arrays = (self.shown, np.array(self.liked, dtype=np.int64), lengths, *numbers, *clicks)
-        return b"".join([head, _state_bytes(self.state), *(array.tobytes() for array in arrays), policy, user])
+        return b"".join([head, *(array.tobytes() for array in (*self.state.values(), *arrays)), policy, user])
 
     @classmethod
     def from_bytes(cls, content: bytes, start: State) -> "Question":
@@ -79,7 +82,7 @@ def answer_bytes(chosen: Chosen, state: State) -> bytes:
     """Encode a slate and the state that it was chosen with."""
     arrays = (chosen.numbers, chosen.probability, chosen.deviation, chosen.gains, chosen.reasons, chosen.near)
     head = ANSWERED.pack(len(chosen.numbers), chosen.variety)
-    return b"".join([head, *(array.tobytes() for array in arrays), _state_bytes(state)])
+    return b"".join([head, *(array.tobytes() for array in (*arrays, *state.values()))])
 
 
 def answer_from_bytes(content: bytes, space: Space) -> tuple[Chosen, State]:
@@ -90,10 +93,6 @@ def answer_from_bytes(content: bytes, space: Space) -> tuple[Chosen, State]:
     probability, deviation, gains = (reader.floats(count) for _ in range(3))
     chosen = Chosen(numbers, probability, deviation, gains, reader.integers(count), reader.integers(count), variety)
     return chosen, reader.state(space.start)
-
-
-def _state_bytes(state: State) -> bytes:
-    return b"".join([array.tobytes() for array in state.values()])
 
 
 class _Reader:

@@ -95,9 +95,6 @@ class Service:
 
     async def sweep(self) -> int:
         """Close slates that waited too long for an answer, and replace a chooser that was lost."""
-        if self.recommender.has_lost_chooser:
-            self.log.event("chooser lost, another one starts")
-            await asyncio.to_thread(self.recommender.choose_beside, self.settings.catalog)
         closed = 0
         while True:
             now = await asyncio.to_thread(self.recommender.close_expired)
@@ -105,6 +102,9 @@ class Service:
             if now == 0:
                 break
         self.metrics.expired.inc(closed)
+        if self.recommender.has_lost_chooser:
+            self.log.event("chooser lost, another one starts")
+            await asyncio.to_thread(self.recommender.choose_beside, self.settings.catalog)
         return closed
 
 

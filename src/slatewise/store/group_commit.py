@@ -5,6 +5,7 @@ at every statement wait most of the time. Then the loop runs a group of them in 
 """
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -21,8 +22,8 @@ from slatewise.store.sqlite_file import run
 from slatewise.store.transaction import SqlTransaction
 
 LARGEST_BATCH = 256
-LARGEST_HOSTED_BATCH = 32
-"""An event loop does nothing else meanwhile."""
+HOSTED_SECONDS = 0.01
+"""After so long an event loop gets a turn for other things, between works."""
 LONGEST_QUEUE = 10_000
 CHECKPOINT_PAGES = 2_000
 """Pages in the WAL after which they are copied into the database."""
@@ -116,8 +117,7 @@ class GroupCommit:
     def _gather(self) -> list[Job]:
         """Wait for a job and take what else is there, within bounds."""
         batch = [self._queue.get()]
-        largest = LARGEST_BATCH if self.host is None else LARGEST_HOSTED_BATCH
-        while len(batch) < largest and not self._queue.empty():
+        while len(batch) < LARGEST_BATCH and not self._queue.empty():
             batch.append(self._queue.get())
         return batch
 
@@ -127,7 +127,9 @@ class GroupCommit:
             return []
         try:
             self._run("BEGIN IMMEDIATE")
-            outcomes = self._hosted(lambda: [self._attempt(job) for job in jobs])
+            outcomes: list[Outcome] = []
+            while len(outcomes) < len(jobs):
+                self._hosted(lambda: self._attempt_for_a_while(jobs, outcomes))
             self._run("COMMIT")
         except BaseException as error:  # noqa: BLE001
             self._undo()
@@ -135,23 +137,33 @@ class GroupCommit:
             return one if len(jobs) == 1 else [outcome for job in jobs for outcome in self._committed([job])]
         return outcomes
 
-    def _hosted(self, work: Callable[[], Result]) -> Result:
-        """Run works where the host wants them, and wait; a host that is gone is not waited for."""
-        if self.host is None:
-            return work()
-        done: Future[Result] = Future()
+    def _attempt_for_a_while(self, jobs: list[Job], outcomes: list[Outcome]) -> None:
+        """Run the works that were not yet, as long as a host may be kept from everything else."""
+        end = time.monotonic() + HOSTED_SECONDS
+        while len(outcomes) < len(jobs) and time.monotonic() < end:
+            outcomes.append(self._attempt(jobs[len(outcomes)]))
+
+    def _hosted(self, work: Callable[[], None]) -> None:
+        """Do something where the host wants it, and wait; a host that is gone is not waited for."""
+        host = self.host
+        if host is None:
+            work()
+            return
+        done: Future[None] = Future()
 
         def run() -> None:
             try:
-                done.set_result(work())
+                work()
+                done.set_result(None)
             except BaseException as error:  # noqa: BLE001
                 done.set_exception(error)
 
         try:
-            self.host(run)
+            host(run)
         except RuntimeError:
-            return work()
-        return done.result()
+            work()
+        else:
+            done.result()
 
     def _attempt(self, job: Job) -> Outcome:
         """Run a work within the transaction, or undo it; fail only if the whole transaction is gone."""
