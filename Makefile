@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e
 ARGS ?=
 
-.PHONY: help demo test lint bench reproduce serve durability load soak clean
+.PHONY: help demo test slow lint bench reproduce serve durability load soak clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,8 +32,11 @@ $(INSTALLED): pyproject.toml | $(BIN)/python
 demo: $(RUNNABLE) ## Get data, train, and serve a page that learns
 	@$(BIN)/slatewise demo $(ARGS)
 
-test: lint ## Run every check and the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+test: lint ## Run every check and the test suite
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(ARGS)
+
+slow: $(INSTALLED) ## The tests that run whole experiments, which take a minute more
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow $(ARGS)
 
 lint: $(INSTALLED) ## Style, types and the direction of imports
 	$(BIN)/ruff format --check .

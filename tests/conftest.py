@@ -15,6 +15,9 @@ settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
 
+os.environ.setdefault("SLATEWISE_CHOOSER", "false")
+"""Most servers that tests start need no second process; those about it ask for one."""
+
 ROOT = Path(__file__).resolve().parent.parent
 REAL_DATA = Path(os.environ.get("SLATEWISE_DATA", ROOT.parent / "shared" / "data"))
 

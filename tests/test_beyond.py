@@ -114,6 +114,7 @@ def test_the_knob_is_monotone_in_the_measured_diversity(name: str, request: pyte
     assert measured[-1] > measured[0] + 0.05
 
 
+@pytest.mark.slow
 def test_reproduce_beyond_from_end_to_end(tmp_path: Path) -> None:
     """On a small world of one's own: table, cells and front; the records of table2 are used again the second time."""
     random = np.random.default_rng(4)

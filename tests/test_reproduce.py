@@ -28,6 +28,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_json_has_the_agreed_shape(results: Path) -> None:
     document = json.loads((results / "all.json").read_text())["table2"]
     assert document["dataset"] == "synthetic"
@@ -42,6 +43,7 @@ def test_json_has_the_agreed_shape(results: Path) -> None:
         assert row["paper"] is None
 
 
+@pytest.mark.slow
 def test_everything_is_written(results: Path) -> None:
     names = {path.name for path in results.iterdir()}
     expected = {
@@ -60,6 +62,7 @@ def test_everything_is_written(results: Path) -> None:
         assert word in page
 
 
+@pytest.mark.slow
 def test_report_again_from_records_without_simulating(results: Path) -> None:
     before = {path.name: path.read_bytes() for path in results.glob("*.csv")}
     for name in before:
@@ -70,6 +73,7 @@ def test_report_again_from_records_without_simulating(results: Path) -> None:
     assert {path.name: path.read_bytes() for path in results.glob("*.csv")} == before
 
 
+@pytest.mark.slow
 def test_records_are_flat_and_complete(results: Path) -> None:
     [path] = (results / "records").glob("table2-????????????.parquet")
     records = pl.read_parquet(path)
@@ -81,6 +85,7 @@ def test_records_are_flat_and_complete(results: Path) -> None:
     assert len(records) == 2 * n_arms * 160 * 50
 
 
+@pytest.mark.slow
 def test_another_report_is_not_overwritten_silently(results: Path) -> None:
     done = slatewise("reproduce", "table1", "--data", "synthetic", "--out", results)
     assert done.returncode == 1
@@ -88,6 +93,7 @@ def test_another_report_is_not_overwritten_silently(results: Path) -> None:
     assert slatewise("reproduce", "table1", "--data", "synthetic", "--out", results, "--force").returncode == 0
 
 
+@pytest.mark.slow
 def test_other_seeds_do_not_overwrite_records(tmp_path: Path) -> None:
     for seed in ("1", "2"):
         done = slatewise(
@@ -163,16 +169,19 @@ def largest_difference(ours: dict[str, float], policy: str) -> float:
     return max(abs(ours[metric] - paper[metric]) for metric in ("p@10", "p@30", "p@50", "diversity"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AGREEING)
 def test_agreement_with_the_paper_on_real_data(name: str, three_splits: dict[str, dict[str, float]]) -> None:
     assert largest_difference(three_splits[name], name) < TOLERANCE
 
 
+@pytest.mark.slow
 def test_what_does_not_agree_is_seen(three_splits: dict[str, dict[str, float]]) -> None:
     assert largest_difference(three_splits["random"], "logrank") > TOLERANCE
     assert largest_difference(three_splits["zero"], "dc2b") > TOLERANCE
 
 
+@pytest.mark.slow
 def test_twenty_rounds_from_end_to_end(tmp_path: Path) -> None:
     """People with many likes, 220 items; both the curve and the table are written."""
     random = np.random.default_rng(0)

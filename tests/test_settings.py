@@ -1,5 +1,6 @@
 """Settings: flags before environment before file; what cannot be is refused in one sentence without secrets."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,15 @@ def test_several_workers_only_with_postgresql(store: str) -> None:
     with pytest.raises(BadSettingsError, match="2 workers need a postgresql:// store"):
         check(load_settings({"catalog": "c", "workers": 2, "store": store}))
     check(load_settings({"catalog": "c", "workers": 2, "store": "postgresql://db/x"}))
+
+
+@pytest.mark.parametrize(
+    ("cores", "workers", "chooser", "expected"),
+    [(2, 1, None, True), (1, 1, None, False), (8, 4, None, False), (1, 4, True, True), (8, 1, False, False)],
+)
+def test_a_second_process_chooses_where_one_worker_has_two_cores(
+    cores: int, workers: int, chooser: bool | None, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLATEWISE_CHOOSER", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert Settings(catalog=Path(), workers=workers, chooser=chooser).chooses_beside is expected
