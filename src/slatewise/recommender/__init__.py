@@ -129,7 +129,8 @@ class Recommender:
         desk, request = self.desk, Request.of(user, k, wishes)
         desk.space_for(request)
         ahead = desk.ahead(request)
-        return self.store.submit(lambda transaction: serve(desk, transaction, request, record=True, ahead=ahead))
+        ready = None if ahead is None else partial(desk.chooser.has_answer, ahead)
+        return self.store.submit(lambda transaction: serve(desk, transaction, request, record=True, ahead=ahead), ready)
 
     def preview(self, user: str, k: int = 10, **wishes: Unpack[Wishes]) -> Slate:
         """Return what `recommend` would choose now, and record nothing."""

@@ -39,6 +39,7 @@ class Ticket:
     def __init__(self, person: Person, size: int) -> None:
         self.person, self.size = person, size
         self.answer: bytes | None = None
+        self.until = time.monotonic() + PATIENCE
 
 
 class Chooser:
@@ -75,13 +76,19 @@ class Chooser:
             self.unanswered += ticket.size
             return ticket if self._send(wire.SIZE.pack(len(content)) + content) else None
 
+    def has_answer(self, ticket: Ticket, seconds: float) -> bool:
+        """Wait some time for an answer; say whether it came, or never will."""
+        with self.reading_turn:
+            until = min(time.monotonic() + seconds, ticket.until)
+            while ticket.answer is None and not self.is_lost:
+                if not self._read(max(until - time.monotonic(), 0.0)):
+                    return time.monotonic() > ticket.until
+        return True
+
     def answer(self, ticket: Ticket) -> tuple[Chosen, State] | None:
         """Wait for an answer; None if there is none."""
-        until = time.monotonic() + PATIENCE
-        with self.reading_turn:
-            while ticket.answer is None and not self.is_lost:
-                if not self._read(until - time.monotonic()):
-                    self._give_up()
+        if not self.has_answer(ticket, PATIENCE) or not (ticket.answer or self.is_lost):
+            self._give_up()
         if not ticket.answer:
             return None
         self.used += 1

@@ -1,6 +1,7 @@
 """From the recommender's threads back to the event loop."""
 
 import asyncio
+import threading
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -10,11 +11,13 @@ Result = TypeVar("Result")
 async def result(future: Future[Result]) -> Result:
     """Wait for a future; like asyncio.wrap_future, whose generality every request would pay for."""
     if not future.done():
-        loop = asyncio.get_running_loop()
+        loop, here = asyncio.get_running_loop(), threading.get_ident()
         awaited = loop.create_future()
 
         def wake(_: Future[Result]) -> None:
-            if not loop.is_closed():
+            if threading.get_ident() == here:
+                _finish(awaited)
+            elif not loop.is_closed():
                 loop.call_soon_threadsafe(_finish, awaited)
 
         future.add_done_callback(wake)

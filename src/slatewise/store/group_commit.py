@@ -6,17 +6,19 @@ at every statement wait most of the time. Then the loop runs a group of them in 
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 import apsw
 
 from slatewise.store.checkpoints import Checkpoints
-from slatewise.store.protocol import Result, StoreError, StoreUnavailableError, Transaction
+from slatewise.store.protocol import Ready, Result, StoreError, StoreUnavailableError, Transaction
 from slatewise.store.rows import Values
 from slatewise.store.sqlite_file import run
 from slatewise.store.transaction import SqlTransaction
@@ -24,6 +26,8 @@ from slatewise.store.transaction import SqlTransaction
 LARGEST_BATCH = 256
 HOSTED_SECONDS = 0.01
 """After so long an event loop gets a turn for other things, between works."""
+READY_SECONDS = 0.01
+"""So long is waited for a job that is not ready when there are no others; then others are looked for again."""
 LONGEST_QUEUE = 10_000
 CHECKPOINT_PAGES = 2_000
 """Pages in the WAL after which they are copied into the database."""
@@ -31,7 +35,8 @@ TRUNCATE_PAGES = 16_000
 """Pages in the WAL after which readers are waited for, so that it can start again."""
 
 
-Host = Callable[[Callable[[], None]], object]
+Step = Callable[[], object]
+Host = Callable[[Step], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,12 @@ class Job:
 
     work: Callable[[Any], Any]
     future: Future[Any]
+    ready: Ready | None = None
     is_chore: bool = False
+
+    def is_ready(self, seconds: float = 0.0) -> bool:
+        """Say whether its turn may come, now or within some time."""
+        return self.ready is None or self.ready(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +69,45 @@ class Outcome:
             self.job.future.set_exception(self.error)
 
 
+@dataclass(slots=True)
+class Group:
+    """Jobs that are committed together: works, what became of those that ran, and chores for afterwards."""
+
+    works: list[Job]
+    chores: list[Job]
+    outcomes: list[Outcome] = field(default_factory=list)
+    error: BaseException | None = None
+
+    @property
+    def is_through(self) -> bool:
+        """Whether all works ran, or the transaction is lost."""
+        return self.error is not None or len(self.outcomes) == len(self.works)
+
+
 class GroupCommit:
-    """The only writer on a connection; a work that fails undoes itself and no other."""
+    """The only writer on a connection; a work that fails undoes itself and no other.
+
+    One group is under way at a time: its works run with the host, if there is one, else in the writing thread, which
+    commits; then all are told, with the host again, and the next group begins.
+    """
 
     def __init__(self, connection: apsw.Connection, checkpoints: Checkpoints) -> None:
         self.connection = connection
         self._checkpoints = checkpoints
-        self._queue: SimpleQueue[Job] = SimpleQueue()
         self._entrance = threading.Lock()
-        self._is_closed = False
+        self._queue: deque[Job] = deque()
+        self._put_off: list[Job] = []
+        self._steps: SimpleQueue[Step | None] = SimpleQueue()
+        self._is_idle, self._is_closed = True, False
         self._wal_pages = 0
         self.host: Host | None = None
         connection.set_wal_hook(self._note_pages)
         self._thread = threading.Thread(target=self._serve, name="slatewise-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Callable[[Transaction], Result]) -> Future[Result]:
+    def submit(self, work: Callable[[Transaction], Result], ready: Ready | None = None) -> Future[Result]:
         """Queue a work; the future is set after its commit."""
-        return self._enter(Job(work, Future()))
+        return self._enter(Job(work, Future(), ready))
 
     def between_commits(self, chore: Callable[[apsw.Connection], Result]) -> Future[Result]:
         """Queue what must run outside any transaction."""
@@ -84,13 +115,14 @@ class GroupCommit:
 
     def backlog(self) -> int:
         """Return how many jobs wait."""
-        return self._queue.qsize()
+        return len(self._queue) + len(self._put_off)
 
     def close(self) -> None:
         """Finish what was submitted, then stop."""
         with self._entrance:
             self._is_closed = True
-            self._queue.put(Job(lambda _: None, Future()))
+            if self._is_idle:
+                self._steps.put(None)
         self._thread.join()
         self._checkpoints.close()
 
@@ -98,72 +130,110 @@ class GroupCommit:
         with self._entrance:
             if self._is_closed:
                 job.future.set_exception(StoreUnavailableError("the store is closed"))
-            elif self._queue.qsize() >= LONGEST_QUEUE:
+            elif self.backlog() >= LONGEST_QUEUE:
                 job.future.set_exception(StoreUnavailableError(f"{LONGEST_QUEUE} writes are waiting; try again later"))
             else:
-                self._queue.put(job)
+                self._queue.append(job)
+                if self._is_idle:
+                    self._is_idle = False
+                    self._with_host(self._begin)
         return job.future
 
     def _serve(self) -> None:
-        while not (self._is_closed and self._queue.empty()):
-            jobs = [job for job in self._gather() if job.future.set_running_or_notify_cancel()]
-            for outcome in self._committed([job for job in jobs if not job.is_chore]):
-                outcome.tell()
-            for job in jobs:
-                if job.is_chore:
-                    self._done(job).tell()
-            self._shorten_wal()
+        """Take steps, until there are no more."""
+        while (step := self._steps.get()) is not None:
+            step()
+
+    def _with_host(self, step: Step) -> None:
+        """Take a step where the host wants it; without a host, or when it is gone, in the writing thread."""
+        try:
+            (self.host or self._steps.put)(step)
+        except RuntimeError:
+            self._steps.put(step)
+
+    def _begin(self) -> None:
+        """Start a group, unless nothing waits or nothing that waits is ready."""
+        jobs = self._gather()
+        if not jobs:
+            return
+        ready = [job for job in jobs if job.is_ready()]
+        self._put_off = [job for job in jobs if job not in ready] if len(ready) < len(jobs) else []
+        if not ready:
+            self._steps.put(partial(self._wait_for, jobs[0]))
+            return
+        group = Group([job for job in ready if not job.is_chore], [job for job in ready if job.is_chore])
+        if group.works:
+            self._do(group, lambda: self._run("BEGIN IMMEDIATE"))
+        self._go_on(group)
 
     def _gather(self) -> list[Job]:
-        """Wait for a job and take what else is there, within bounds."""
-        batch = [self._queue.get()]
-        while len(batch) < LARGEST_BATCH and not self._queue.empty():
-            batch.append(self._queue.get())
+        """Take what waits, within bounds; if that is nothing, rest."""
+        batch = self._put_off
+        with self._entrance:
+            while self._queue and len(batch) < LARGEST_BATCH:
+                job = self._queue.popleft()
+                if job.future.set_running_or_notify_cancel():
+                    batch.append(job)
+            if not batch:
+                self._is_idle = True
+                if self._is_closed:
+                    self._steps.put(None)
         return batch
 
-    def _committed(self, jobs: list[Job]) -> list[Outcome]:
-        """Run works in one transaction; if it is lost as a whole (no space), each gets its own, so only some fail."""
-        if not jobs:
-            return []
+    def _wait_for(self, job: Job) -> None:
+        job.is_ready(READY_SECONDS)
+        self._with_host(self._begin)
+
+    def _go_on(self, group: Group) -> None:
+        """Run works as long as a host may be kept from everything else; after the last, have them committed."""
+        end = time.monotonic() + HOSTED_SECONDS
+        while not group.is_through and time.monotonic() < end:
+            self._do(group, lambda: group.outcomes.append(self._attempt(group.works[len(group.outcomes)])))
+        if group.is_through:
+            self._steps.put(partial(self._end, group))
+        else:
+            self._with_host(partial(self._go_on, group))
+
+    @staticmethod
+    def _do(group: Group, step: Step) -> None:
+        """Take a step in the group's transaction; if that is lost, note why."""
+        try:
+            step()
+        except BaseException as error:  # noqa: BLE001
+            group.error = error
+
+    def _end(self, group: Group) -> None:
+        """Commit, do the chores, tell, and begin anew."""
+        outcomes = self._committed(group) if group.works else []
+        outcomes += [self._done(job) for job in group.chores]
+        self._shorten_wal()
+        self._with_host(partial(self._tell, outcomes))
+
+    def _tell(self, outcomes: list[Outcome]) -> None:
+        for outcome in outcomes:
+            outcome.tell()
+        self._begin()
+
+    def _committed(self, group: Group) -> list[Outcome]:
+        """Commit works; if their transaction is lost as a whole (no space), each gets its own, so only some fail."""
+        if group.error is None:
+            self._do(group, lambda: self._run("COMMIT"))
+        if group.error is None:
+            return group.outcomes
+        self._undo()
+        if len(group.works) == 1:
+            return [Outcome(group.works[0], error=group.error)]
+        return [self._alone(job) for job in group.works]
+
+    def _alone(self, job: Job) -> Outcome:
         try:
             self._run("BEGIN IMMEDIATE")
-            outcomes: list[Outcome] = []
-            while len(outcomes) < len(jobs):
-                self._hosted(lambda: self._attempt_for_a_while(jobs, outcomes))
+            outcome = self._attempt(job)
             self._run("COMMIT")
         except BaseException as error:  # noqa: BLE001
             self._undo()
-            one = [Outcome(job, error=error) for job in jobs]
-            return one if len(jobs) == 1 else [outcome for job in jobs for outcome in self._committed([job])]
-        return outcomes
-
-    def _attempt_for_a_while(self, jobs: list[Job], outcomes: list[Outcome]) -> None:
-        """Run the works that were not yet, as long as a host may be kept from everything else."""
-        end = time.monotonic() + HOSTED_SECONDS
-        while len(outcomes) < len(jobs) and time.monotonic() < end:
-            outcomes.append(self._attempt(jobs[len(outcomes)]))
-
-    def _hosted(self, work: Callable[[], None]) -> None:
-        """Do something where the host wants it, and wait; a host that is gone is not waited for."""
-        host = self.host
-        if host is None:
-            work()
-            return
-        done: Future[None] = Future()
-
-        def run() -> None:
-            try:
-                work()
-                done.set_result(None)
-            except BaseException as error:  # noqa: BLE001
-                done.set_exception(error)
-
-        try:
-            host(run)
-        except RuntimeError:
-            work()
-        else:
-            done.result()
+            return Outcome(job, error=error)
+        return outcome
 
     def _attempt(self, job: Job) -> Outcome:
         """Run a work within the transaction, or undo it; fail only if the whole transaction is gone."""

@@ -12,6 +12,7 @@ from slatewise.store.protocol import (
     BeliefRow,
     Counts,
     PolicyTotals,
+    Ready,
     Result,
     SlateRow,
     StoreError,
@@ -124,7 +125,7 @@ class MemoryStore:
         self.turn = threading.RLock()
         self.is_closed = False
 
-    def submit(self, work: Callable[[Transaction], Result]) -> Future[Result]:
+    def submit(self, work: Callable[[Transaction], Result], ready: Ready | None = None) -> Future[Result]:  # noqa: ARG002
         """Run work at once; undo it if it fails."""
         future: Future[Result] = Future()
         with self.turn:

@@ -22,7 +22,7 @@ from slatewise.store.postgres_connection import (
     translated,
 )
 from slatewise.store.postgres_errors import AgainError, LostError
-from slatewise.store.protocol import Result, StoreUnavailableError, Transaction
+from slatewise.store.protocol import Ready, Result, StoreUnavailableError, Transaction
 from slatewise.store.transaction import SqlTransaction
 
 N_WRITERS = 8
@@ -61,7 +61,7 @@ class PostgresStore:
         )
         return cls(address, pool, read_only)
 
-    def submit(self, work: Callable[[Transaction], Result]) -> Future[Result]:
+    def submit(self, work: Callable[[Transaction], Result], ready: Ready | None = None) -> Future[Result]:  # noqa: ARG002
         """Run work in one transaction on another thread; the future is set once the server has committed it."""
         with self._turn:
             if self._is_closed or self._read_only or self._n_waiting >= LONGEST_QUEUE:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 Result = TypeVar("Result")
+Ready = Callable[[float], bool]
+"""Says whether a work can run without waiting for something else, now or within so many seconds."""
 ItemId = int | str
 
 OPEN, CLOSED, WITHDRAWN = "open", "closed", "withdrawn"
@@ -187,10 +189,11 @@ class Transaction(Protocol):
 class Store(Protocol):
     """A place that keeps slates, answers and beliefs."""
 
-    def submit(self, work: Callable[[Transaction], Result]) -> Future[Result]:
+    def submit(self, work: Callable[[Transaction], Result], ready: Ready | None = None) -> Future[Result]:
         """Run work in one transaction; the future is set once it is durable, or to the error, when nothing was kept.
 
         Work must touch one user at most, may be run again from the start, and must not wait for another submission.
+        What `ready` says is only advice: a store that runs one work at a time lets others go first until it is true.
         """
 
     def read(self, work: Callable[[Transaction], Result]) -> Result:

@@ -14,7 +14,7 @@ import apsw
 
 from slatewise.store.checkpoints import Checkpoints
 from slatewise.store.group_commit import GroupCommit, Host
-from slatewise.store.protocol import Result, StoreUnavailableError, Transaction
+from slatewise.store.protocol import Ready, Result, StoreUnavailableError, Transaction
 from slatewise.store.sqlite_file import check_place, connect_reader, connect_writer, own, run
 from slatewise.store.transaction import SqlTransaction
 
@@ -49,11 +49,11 @@ class SqliteStore:
             os.close(lock)
             raise
 
-    def submit(self, work: Callable[[Transaction], Result]) -> Future[Result]:
+    def submit(self, work: Callable[[Transaction], Result], ready: Ready | None = None) -> Future[Result]:
         """Run work in one transaction, with whatever else waits; the future is set once it is on the disk."""
         if self._writer is None:
             return _refused()
-        return self._writer.submit(work)
+        return self._writer.submit(work, ready)
 
     def work_in(self, host: Host | None) -> None:
         """Run works in the thread of a host from now on; committing stays in the writing thread."""
