@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from slatewise.store import Store, StoreFullError
 from slatewise.store.group_commit import GroupCommit, Job, Outcome
-from slatewise.store.protocol import AnswerRow, Transaction
+from slatewise.store.protocol import AnswerRow, Ready, Transaction
 from slatewise.store.rows import Values
 
 Work = Callable[[Any], Any]
@@ -63,11 +63,11 @@ class Wrapped:
 class Careless(Wrapped):
     """Reads and decides first, and writes in a transaction of its own: somebody else may have written in between."""
 
-    def submit(self, work: Work) -> Future[Any]:
+    def submit(self, work: Work, ready: Ready | None = None) -> Future[Any]:
         """Run work in two halves."""
         noted, result = self.inner.read(lambda transaction: _noted(work, transaction))
         done: Future[Any] = Future()
-        written = self.inner.submit(noted.replay)
+        written = self.inner.submit(noted.replay, ready)
         written.add_done_callback(lambda one: _pass_on(one, done, result))
         return done
 
@@ -75,9 +75,9 @@ class Careless(Wrapped):
 class Forgetful(Wrapped):
     """Does not know that it has heard an event before."""
 
-    def submit(self, work: Work) -> Future[Any]:
+    def submit(self, work: Work, ready: Ready | None = None) -> Future[Any]:
         """Run work on a transaction that finds every event new."""
-        return self.inner.submit(lambda transaction: work(_Amnesia(transaction)))
+        return self.inner.submit(lambda transaction: work(_Amnesia(transaction)), ready)
 
 
 class _Amnesia:
@@ -98,10 +98,10 @@ class _Amnesia:
 class Shrugging(Wrapped):
     """Acknowledges what it had no room for."""
 
-    def submit(self, work: Work) -> Future[Any]:
+    def submit(self, work: Work, ready: Ready | None = None) -> Future[Any]:
         """Run work, and make up its result if there is no room."""
         done: Future[Any] = Future()
-        self.inner.submit(work).add_done_callback(lambda one: self._shrug(one, work, done))
+        self.inner.submit(work, ready).add_done_callback(lambda one: self._shrug(one, work, done))
         return done
 
     def _shrug(self, attempt: Future[Any], work: Work, done: Future[Any]) -> None:

@@ -16,7 +16,7 @@ from slatewise.recommender import Recommender, Slate, people, states
 from slatewise.recommender.people import PeopleAtHand, Person
 from slatewise.store import Store, StoreError, open_store
 from slatewise.store.memory import MemoryTables
-from slatewise.store.protocol import Transaction, UserRow
+from slatewise.store.protocol import Ready, Transaction, UserRow
 from tests.durability.broken import Wrapped
 from tests.durability.conftest import FEW_ROUNDS, make_catalog
 
@@ -49,7 +49,7 @@ class Faulty(Wrapped):
         super().__init__(inner)
         self.countdown = countdown
 
-    def submit(self, work: Callable[[Any], Any]) -> Future[Any]:
+    def submit(self, work: Callable[[Any], Any], ready: Ready | None = None) -> Future[Any]:
         """Run work on a transaction that may fail, and whose commit may."""
 
         def attempt(transaction: Transaction) -> Any:
@@ -57,7 +57,7 @@ class Faulty(Wrapped):
             self.countdown.count()
             return result
 
-        return self.inner.submit(attempt)
+        return self.inner.submit(attempt, ready)
 
 
 class _FaultyTransaction:

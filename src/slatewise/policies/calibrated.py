@@ -13,6 +13,7 @@ import numpy as np
 from slatewise import belief
 from slatewise import slates as rules
 from slatewise.catalog import Catalog
+from slatewise.frozen import changed
 from slatewise.policies.protocol import (
     Booleans,
     Floats,
@@ -99,9 +100,7 @@ class Calibrated:
         check_share("diversity", diversity)
         for name in PREPARED:
             getattr(self, name)
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, diversity=diversity)
-        return other
+        return changed(self, diversity=diversity)
 
     def overlap_weight(self, is_first: bool) -> float:
         """What one full overlap of categories costs, in probability.

@@ -129,7 +129,7 @@ class Recommender:
         desk, request = self.desk, Request.of(user, k, wishes)
         desk.space_for(request)
         ahead = desk.ahead(request)
-        ready = None if ahead is None else partial(desk.chooser.has_answer, ahead)
+        ready = None if ahead is None else ahead.is_ready
         return self.store.submit(lambda transaction: serve(desk, transaction, request, record=True, ahead=ahead), ready)
 
     def preview(self, user: str, k: int = 10, **wishes: Unpack[Wishes]) -> Slate:

@@ -3,10 +3,11 @@
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from slatewise.frozen import changed
 from slatewise.recommender import people
 from slatewise.recommender.choosing import check_id
 from slatewise.recommender.people import Person, Showing
@@ -105,7 +106,7 @@ def _in_time(desk: Desk, transaction: Transaction, person: Person, fresh: Answer
         showing = showing.closed(desk.clock())
         close(desk, transaction, showing)
     liked = _liked(desk, transaction, person, showing, fresh)
-    desk.keep(transaction, fresh.user, replace(person.with_showings([showing]), liked=liked))
+    desk.keep(transaction, fresh.user, changed(person.with_showings([showing]), liked=liked))
 
 
 def _late(desk: Desk, transaction: Transaction, person: Person, slate: SlateRow, fresh: AnswerRow) -> None:
@@ -124,10 +125,10 @@ def _late(desk: Desk, transaction: Transaction, person: Person, slate: SlateRow,
         return
     liked = _liked(desk, transaction, person, after, fresh)
     if person.showing(slate.slate_id) is not None:
-        desk.keep(transaction, fresh.user, replace(person.with_showings([after]), liked=liked))
+        desk.keep(transaction, fresh.user, changed(person.with_showings([after]), liked=liked))
     elif person.space.policy.additive:
         state = people.revise(person.space, person.state, before, after)
-        desk.keep(transaction, fresh.user, replace(person, liked=liked, state=state), save=True)
+        desk.keep(transaction, fresh.user, changed(person, liked=liked, state=state), save=True)
     else:
         desk.refold(transaction, person.space, fresh.user)
 

@@ -29,17 +29,21 @@ LARGEST_SHARE = 8
 PAGE_BYTES = 1 << 12
 """What a message may waste of a pipe, which is made of pages."""
 PATIENCE = 2.0
-"""Seconds to wait for an answer; a process that is slower is given up."""
+"""Seconds after which an answer is not waited for any more; a process that is slower is given up."""
 READ_BYTES = 1 << 18
 
 
 class Ticket:
     """A question that was sent, for whom as they were known, and the answer once it was read."""
 
-    def __init__(self, person: Person, size: int) -> None:
-        self.person, self.size = person, size
-        self.answer: bytes | None = None
+    def __init__(self, chooser: "Chooser", person: Person, size: int) -> None:
+        self.chooser, self.person, self.size = chooser, person, size
         self.until = time.monotonic() + PATIENCE
+        self.answer: bytes | None = None
+
+    def is_ready(self, seconds: float) -> bool:
+        """Wait some time for the answer; say whether it is there, or will not be waited for."""
+        return self.chooser.has_answered(self, seconds) or time.monotonic() >= self.until
 
 
 class Chooser:
@@ -68,7 +72,7 @@ class Chooser:
         if self.is_lost or request.is_special or person.space.name not in self.policies or not self._is_ready(likeness):
             return None
         content = _question(person, request).to_bytes()
-        ticket = Ticket(person, wire.SIZE.size + len(content) + PAGE_BYTES)
+        ticket = Ticket(self, person, wire.SIZE.size + len(content) + PAGE_BYTES)
         with self.sending_turn:
             if self.is_lost or ticket.size > min(self.room // LARGEST_SHARE, self.room - self.unanswered):
                 return None
@@ -76,18 +80,17 @@ class Chooser:
             self.unanswered += ticket.size
             return ticket if self._send(wire.SIZE.pack(len(content)) + content) else None
 
-    def has_answer(self, ticket: Ticket, seconds: float) -> bool:
+    def has_answered(self, ticket: Ticket, seconds: float) -> bool:
         """Wait some time for an answer; say whether it came, or never will."""
+        until = time.monotonic() + seconds
         with self.reading_turn:
-            until = min(time.monotonic() + seconds, ticket.until)
-            while ticket.answer is None and not self.is_lost:
-                if not self._read(max(until - time.monotonic(), 0.0)):
-                    return time.monotonic() > ticket.until
-        return True
+            while ticket.answer is None and not self.is_lost and self._read(until - time.monotonic()):
+                pass
+            return ticket.answer is not None or self.is_lost
 
     def answer(self, ticket: Ticket) -> tuple[Chosen, State] | None:
-        """Wait for an answer; None if there is none."""
-        if not self.has_answer(ticket, PATIENCE) or not (ticket.answer or self.is_lost):
+        """Wait for an answer as long as patience lasts; None if there is none."""
+        if not self.has_answered(ticket, ticket.until - time.monotonic()):
             self._give_up()
         if not ticket.answer:
             return None
@@ -108,9 +111,8 @@ class Chooser:
             return True
         if self.reading_turn.acquire(blocking=False):
             try:
-                while not self.is_lost and self.poll.poll(0):
-                    if not self._read(0.0):
-                        self._give_up()
+                while not self.is_lost and self._read(0.0):
+                    pass
             finally:
                 self.reading_turn.release()
         return self.likeness == likeness
@@ -125,10 +127,12 @@ class Chooser:
         return not self.is_lost
 
     def _read(self, seconds: float) -> bool:
-        """Wait for bytes and sort them; say whether any came."""
-        if seconds < 0.0 or not self.poll.poll(1000.0 * seconds):
+        """Wait for bytes and sort them; say whether any came. The end of them is the end of the process."""
+        if not self.poll.poll(1000.0 * max(seconds, 0.0)):
             return False
         part = os.read(self.reading, READ_BYTES)
+        if not part:
+            self._give_up()
         self.received += part
         while len(self.received) >= wire.SIZE.size:
             end = wire.SIZE.size + wire.SIZE.unpack_from(self.received)[0]

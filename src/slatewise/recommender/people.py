@@ -8,12 +8,13 @@ somebody wants to know: a closed slate waits until the next one is chosen, and t
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slatewise.frozen import changed
 from slatewise.policies import State
 from slatewise.recommender import states
 from slatewise.recommender.spaces import Space, Spaces
@@ -95,10 +96,10 @@ class Person:
         """Return one of the latest slates."""
         return next((one for one in self.since if one.slate.slate_id == slate_id), None)
 
-    def with_showings(self, changed: Iterable[Showing]) -> "Person":
+    def with_showings(self, new: Iterable[Showing]) -> "Person":
         """Return the same person with some of the latest slates changed."""
-        new = {one.slate.slate_id: one for one in changed}
-        return replace(self, since=tuple(new.get(one.slate.slate_id, one) for one in self.since)) if new else self
+        by_id = {one.slate.slate_id: one for one in new}
+        return changed(self, since=tuple(by_id.get(one.slate.slate_id, one) for one in self.since)) if by_id else self
 
     def belief(self, user: str) -> BeliefRow:
         """Return what the store keeps of the state."""
@@ -146,7 +147,7 @@ def caught_up(person: Person) -> Person:
     if not counted:
         return person
     state = fold(person.space, counted, person.state)
-    return replace(person, state=state, since=person.since[len(counted) :])
+    return changed(person, state=state, since=person.since[len(counted) :])
 
 
 def showings(spaces: Spaces, slates: Iterable[SlateRow], answers: Iterable[AnswerRow]) -> list[Showing]:

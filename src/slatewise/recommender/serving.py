@@ -2,10 +2,12 @@
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import count
 
 import numpy as np
 
+from slatewise.frozen import changed
 from slatewise.recommender import people, traffic
 from slatewise.recommender.beside import Chooser, Ticket
 from slatewise.recommender.choosing import Request, choose, present
@@ -13,6 +15,10 @@ from slatewise.recommender.people import PeopleAtHand, Person, Showing
 from slatewise.recommender.spaces import Space, Spaces
 from slatewise.recommender.views import Slate
 from slatewise.store.protocol import OPEN, WITHDRAWN, Counts, SlateRow, Transaction, UserRow
+
+PROCESS = secrets.token_hex(8)
+STAMPS = count()
+"""A stamp is the name of its process and a number: no two writes have the same."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +70,12 @@ class Desk:
 
     def keep(self, transaction: Transaction, user: str, person: Person, *, save: bool = False) -> None:
         """Write what is known of a user under a new stamp; the belief only if it is due, or must be."""
-        stamp, saved = secrets.token_hex(8), person.saved
+        stamp, saved = f"{PROCESS}-{next(STAMPS):x}", person.saved
         if save or person.covers - saved >= people.SAVED_EVERY:
             transaction.save_belief(person.belief(user))
             saved = person.covers
         transaction.save_user(UserRow(user, stamp, person.n_slates))
-        self.at_hand.put(user, replace(person, stamp=stamp, saved=saved))
+        self.at_hand.put(user, changed(person, stamp=stamp, saved=saved))
 
     def count(self, transaction: Transaction, slate: SlateRow, more: Counts) -> None:
         """Add to what happened under a policy; only where it was assigned, so that policies can be compared."""
@@ -91,13 +97,13 @@ def serve(
     if replaced is not None and replaced.slate.status == OPEN and not replaced.clicked:
         person = _withdraw(desk, transaction, person, replaced, record=record)
     closed = tuple(one.closed(desk.clock()) for one in person.open)
-    answer = desk.chooser.answer(ahead) if desk.chooser and ahead and ahead.person is person else None
+    answer = ahead.chooser.answer(ahead) if ahead is not None and ahead.person is person else None
     if answer is None:
         settled = people.caught_up(person.with_showings(closed))
         chosen = choose(desk.spaces, settled, request, desk.seed)
     else:
         chosen, state = answer
-        settled = replace(person, state=state, since=())
+        settled = changed(person, state=state, since=())
     items = present(desk.spaces, chosen)
     slate = SlateRow(
         slate_id=secrets.token_urlsafe(16),
@@ -119,7 +125,7 @@ def serve(
 
 def _shown(person: Person, showing: Showing) -> Person:
     """Return a person who was shown one more slate."""
-    return replace(
+    return changed(
         person,
         n_slates=showing.slate.number + 1,
         shown=people.with_latest(person.shown, showing.numbers),
@@ -129,12 +135,12 @@ def _shown(person: Person, showing: Showing) -> Person:
 
 def _withdraw(desk: Desk, transaction: Transaction, person: Person, showing: Showing, *, record: bool) -> Person:
     """Treat a slate as never shown: in the store too, or only in what is known of the person (a preview)."""
-    slate = replace(showing.slate, status=WITHDRAWN, closed_at=desk.clock())
+    slate = changed(showing.slate, status=WITHDRAWN, closed_at=desk.clock())
     shown = person.shown[~np.isin(person.shown, showing.numbers)]
     if record:
         transaction.change_slate(slate)
         shown = people.load(transaction, transaction.lock(slate.user), desk.spaces, person.space).shown
-    return replace(person, shown=shown, since=tuple(one for one in person.since if one is not showing))
+    return changed(person, shown=shown, since=tuple(one for one in person.since if one is not showing))
 
 
 def close(desk: Desk, transaction: Transaction, showing: Showing) -> None:

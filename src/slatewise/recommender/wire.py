@@ -18,13 +18,13 @@ from slatewise.recommender.choosing import Chosen
 from slatewise.recommender.spaces import Space
 
 Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 SIZE = struct.Struct("<I")
 ASKED = struct.Struct("<HHIdIIIII4x")
 ANSWERED = struct.Struct("<I4xd")
 NO_KNOB = math.nan
+INTEGER, FLOAT = np.dtype(np.int64), np.dtype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ def policy_of(content: bytes) -> str:
 
 def answer_bytes(chosen: Chosen, state: State) -> bytes:
     """Encode a slate and the state that it was chosen with."""
-    arrays = (chosen.numbers, chosen.probability, chosen.deviation, chosen.gains, chosen.reasons, chosen.near)
+    arrays = (chosen.numbers, chosen.reasons, chosen.near, chosen.probability, chosen.deviation, chosen.gains)
     head = ANSWERED.pack(len(chosen.numbers), chosen.variety)
     return b"".join([head, *(array.tobytes() for array in (*arrays, *state.values()))])
 
@@ -89,9 +89,9 @@ def answer_from_bytes(content: bytes, space: Space) -> tuple[Chosen, State]:
     """Decode them."""
     count, variety = ANSWERED.unpack_from(content)
     reader = _Reader(content, ANSWERED.size)
-    numbers = reader.integers(count)
-    probability, deviation, gains = (reader.floats(count) for _ in range(3))
-    chosen = Chosen(numbers, probability, deviation, gains, reader.integers(count), reader.integers(count), variety)
+    numbers, reasons, near = reader.array(INTEGER, (3, count))
+    probability, deviation, gains = reader.array(FLOAT, (3, count))
+    chosen = Chosen(numbers, probability, deviation, gains, reasons, near, variety)
     return chosen, reader.state(space.start)
 
 
@@ -102,10 +102,7 @@ class _Reader:
         self.content, self.place = content, place
 
     def integers(self, count: int) -> Integers:
-        return self.array(np.dtype(np.int64), (count,))
-
-    def floats(self, count: int) -> Floats:
-        return self.array(np.dtype(np.float64), (count,))
+        return self.array(INTEGER, (count,))
 
     def array(self, kind: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         count = math.prod(shape)

@@ -17,21 +17,24 @@ from slatewise.service.exchange import Exchange
 class Log:
     """Writes what happened; users appear as keyed hashes, so that one person's lines can be told to belong together.
 
-    Requests answered in one turn of the event loop are written together at its end; anything else is written at once.
+    Requests answered in one turn of the event loop are written together at its end, with the time of the first;
+    anything else is written at once.
     """
 
     def __init__(self, salt: bytes | None = None, file: TextIO | None = None) -> None:
         self.salt = hashlib.blake2b(salt).digest() if salt else secrets.token_bytes(32)
         self.file = file or sys.stderr
         self.waiting: list[str] = []
+        self.turn = ""
 
     def request(self, exchange: Exchange, method: str, route: str, seconds: float) -> None:
         """Note one answered request."""
         user = None if exchange.user is None else self.hashed(exchange.user)
         if not self.waiting:
+            self.turn = _now()
             asyncio.get_running_loop().call_soon(self._write_waiting)
         self.waiting.append(
-            f'{{"time": "{_now()}", "level": "info", "event": "request", "id": "{exchange.request_id}", '
+            f'{{"time": "{self.turn}", "level": "info", "event": "request", "id": "{exchange.request_id}", '
             f'"method": "{method}", "route": "{route}", "status": {exchange.status}, "ms": {seconds * 1000:.2f}, '
             f'"key": {_text(exchange.key_id)}, "user": {_text(user)}, '
             f'"refusal": {_text(exchange.refusal)}}}\n'

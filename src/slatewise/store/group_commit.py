@@ -212,7 +212,7 @@ class GroupCommit:
     def _tell(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:
             outcome.tell()
-        self._begin()
+        self._with_host(partial(self._with_host, self._begin))
 
     def _committed(self, group: Group) -> list[Outcome]:
         """Commit works; if their transaction is lost as a whole (no space), each gets its own, so only some fail."""

@@ -5,6 +5,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from slatewise.frozen import changed
+
 Result = TypeVar("Result")
 Ready = Callable[[float], bool]
 """Says whether a work can run without waiting for something else, now or within so many seconds."""
@@ -54,7 +56,7 @@ class SlateRow:
 
     def closed(self, at: float) -> "SlateRow":
         """Return the same slate, counted."""
-        return replace(self, status=CLOSED, closed_at=at)
+        return changed(self, status=CLOSED, closed_at=at)
 
 
 @dataclass(frozen=True)
