@@ -8,6 +8,7 @@ from typing import Self, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from slatewise.frozen import made
 from slatewise.policies import Available, Policy
 from slatewise.randomness import Streams, user_keys
 from slatewise.recommender.people import NOTHING, Person
@@ -50,7 +51,9 @@ class Request:
     @property
     def is_special(self) -> bool:
         """Whether it wants more than a length, a diversity and a policy."""
-        return any(one is not None for one in (self.candidates, self.exclude, self.categories, self.replaces))
+        return not (
+            self.candidates is None and self.exclude is None and self.categories is None and self.replaces is None
+        )
 
     @classmethod
     def of(cls, user: str, k: int, wishes: Wishes) -> Self:
@@ -163,17 +166,31 @@ def present(spaces: Spaces, chosen: Chosen) -> tuple[SlateItem, ...]:
         chosen.near.tolist(),
         strict=True,
     )
-    return tuple(
-        SlateItem(
-            *spaces.label(number),
-            probability=probability,
-            deviation=deviation,
-            diversity_gain=gain,
-            reason=REASONS[reason],
-            because=None if near < 0 else spaces.label(near)[0],
-            because_title=None if near < 0 else spaces.label(near)[1],
-        )
-        for number, probability, deviation, gain, reason, near in columns
+    return tuple(_described(spaces, *column) for column in columns)
+
+
+def _described(
+    spaces: Spaces,
+    number: int,
+    probability: float | None,
+    deviation: float | None,
+    gain: float,
+    reason: int,
+    near: int,
+) -> SlateItem:
+    item, title, categories = spaces.label(number)
+    because, because_title = (None, None) if near < 0 else spaces.label(near)[:2]
+    return made(
+        SlateItem,
+        id=item,
+        title=title,
+        categories=categories,
+        probability=probability,
+        deviation=deviation,
+        diversity_gain=gain,
+        reason=REASONS[reason],
+        because=because,
+        because_title=because_title,
     )
 
 

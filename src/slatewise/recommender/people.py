@@ -6,7 +6,7 @@ somebody wants to know: a closed slate waits until the next one is chosen, and t
 """
 
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -31,6 +31,7 @@ from slatewise.store.protocol import (
 )
 
 Integers = NDArray[np.int64]
+Clicks = dict[ItemId, int]
 
 LIKED_KEPT = 50
 SAVED_EVERY = 8
@@ -44,7 +45,7 @@ class Showing:
 
     slate: SlateRow
     numbers: Integers
-    clicks: Counter[ItemId] = field(default_factory=Counter)
+    clicks: Clicks = field(default_factory=dict)
 
     @property
     def clicked(self) -> frozenset[ItemId]:
@@ -152,10 +153,10 @@ def caught_up(person: Person) -> Person:
 
 def showings(spaces: Spaces, slates: Iterable[SlateRow], answers: Iterable[AnswerRow]) -> list[Showing]:
     """Join slates, by number, with what was clicked in each."""
-    clicks: dict[str, Counter[ItemId]] = {}
+    clicks: dict[str, Clicks] = {}
     for answer in answers:
-        clicks[answer.slate_id] = _tally(clicks.get(answer.slate_id, Counter()), answer)
-    return [Showing(one, spaces.numbers(one.items), clicks.get(one.slate_id, Counter())) for one in slates]
+        clicks[answer.slate_id] = _tally(clicks.get(answer.slate_id, {}), answer)
+    return [Showing(one, spaces.numbers(one.items), clicks.get(one.slate_id, {})) for one in slates]
 
 
 def fold(space: Space, counted: Iterable[Showing], state: State | None = None) -> State:
@@ -197,10 +198,11 @@ def likes(history: Iterable[Showing]) -> tuple[int, ...]:
     return tuple(latest_last(np.concatenate([NOTHING, *liked]))[-LIKED_KEPT:].tolist())
 
 
-def _tally(clicks: Counter[ItemId], answer: AnswerRow) -> Counter[ItemId]:
-    more = Counter(clicks)
-    more.update(answer.clicked)
-    more.subtract(answer.retracted)
+def _tally(clicks: Clicks, answer: AnswerRow) -> Clicks:
+    more = dict(clicks)
+    for items, step in ((answer.clicked, 1), (answer.retracted, -1)):
+        for item in items:
+            more[item] = more.get(item, 0) + step
     return more
 
 

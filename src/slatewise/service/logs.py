@@ -29,14 +29,14 @@ class Log:
 
     def request(self, exchange: Exchange, method: str, route: str, seconds: float) -> None:
         """Note one answered request."""
-        user = None if exchange.user is None else self.hashed(exchange.user)
+        user = "null" if exchange.user is None else f'"{self.hashed(exchange.user)}"'
         if not self.waiting:
             self.turn = _now()
             asyncio.get_running_loop().call_soon(self._write_waiting)
         self.waiting.append(
             f'{{"time": "{self.turn}", "level": "info", "event": "request", "id": "{exchange.request_id}", '
             f'"method": "{method}", "route": "{route}", "status": {exchange.status}, "ms": {seconds * 1000:.2f}, '
-            f'"key": {_text(exchange.key_id)}, "user": {_text(user)}, '
+            f'"key": {_text(exchange.key_id)}, "user": {user}, '
             f'"refusal": {_text(exchange.refusal)}}}\n'
         )
 
