@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from slatewise.service.waiting import result
 from slatewise.store import StoreFullError
 from slatewise.store.protocol import BeliefRow, Transaction
 from slatewise.store.sqlite import SqliteStore
@@ -103,6 +104,62 @@ def test_what_waits_is_done_before_the_store_is_closed(store: SqliteStore) -> No
     hold.set()
     closing.join(30)
     assert [one.result(0) for one in waiting] == [None] * 50
+
+
+@pytest.fixture(params=["hosted", "alone"])
+def either(request: pytest.FixtureRequest, store: SqliteStore) -> SqliteStore:
+    """A store with a host, and one without."""
+    if request.param == "alone":
+        store.work_in(None)
+    return store
+
+
+def test_a_work_that_is_not_ready_lets_others_go_first(either: SqliteStore) -> None:
+    order: list[str] = []
+    is_ready = threading.Event()
+    first = either.submit(lambda _: order.append("first"), is_ready.wait)
+    for number in range(3):
+        do(either, lambda _, number=number: order.append(f"other {number}"))  # type: ignore[misc]
+    assert not first.done()
+    is_ready.set()
+    first.result(10)
+    assert order == ["other 0", "other 1", "other 2", "first"]
+
+
+def test_a_work_that_cannot_say_when_it_is_ready_need_not_wait(either: SqliteStore) -> None:
+    assert either.submit(lambda _: "done", lambda _: bool(1 / 0)).result(10) == "done"
+
+
+def test_a_store_is_closed_only_when_all_were_ready(either: SqliteStore) -> None:
+    is_ready = threading.Event()
+    waiting = either.submit(lambda t: t.add_slate(slate("u", 0)), is_ready.wait)
+    closing = threading.Thread(target=either.close)
+    closing.start()
+    closing.join(0.1)
+    assert closing.is_alive()
+    is_ready.set()
+    closing.join(10)
+    assert waiting.result(0) is None
+
+
+def test_answers_leave_before_the_next_works_begin(store: SqliteStore, loop: Loop) -> None:
+    order: list[str] = []
+    others: list[Future[None]] = []
+
+    def submit_another() -> bool:
+        if not others:
+            others.append(store.submit(lambda _: order.append("the next work")))
+        return False
+
+    async def client() -> None:
+        await result(store.submit(lambda _: order.append("a work")))
+        order.append("its answer")
+
+    assert store._writer is not None
+    store._writer.connection.set_commit_hook(submit_another)
+    asyncio.run_coroutine_threadsafe(client(), loop.loop).result(10)
+    others[0].result(10)
+    assert order == ["a work", "its answer", "the next work"]
 
 
 def slowly(done: list[int], number: int, _: Transaction) -> None:

@@ -49,8 +49,11 @@ class Job:
     is_chore: bool = False
 
     def is_ready(self, seconds: float = 0.0) -> bool:
-        """Say whether its turn may come, now or within some time."""
-        return self.ready is None or self.ready(seconds)
+        """Say whether its turn may come, now or within some time; one that fails to say need not wait."""
+        try:
+            return self.ready is None or self.ready(seconds)
+        except Exception:  # noqa: BLE001
+            return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +76,8 @@ class Outcome:
 class Group:
     """Jobs that are committed together: works, what became of those that ran, and chores for afterwards."""
 
-    works: list[Job]
-    chores: list[Job]
+    works: list[Job] = field(default_factory=list)
+    chores: list[Job] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     error: BaseException | None = None
 
@@ -156,12 +159,12 @@ class GroupCommit:
         jobs = self._gather()
         if not jobs:
             return
-        ready = [job for job in jobs if job.is_ready()]
-        self._put_off = [job for job in jobs if job not in ready] if len(ready) < len(jobs) else []
-        if not ready:
+        group, self._put_off = Group(), []
+        for job in jobs:
+            (self._put_off if not job.is_ready() else group.chores if job.is_chore else group.works).append(job)
+        if len(self._put_off) == len(jobs):
             self._steps.put(partial(self._wait_for, jobs[0]))
             return
-        group = Group([job for job in ready if not job.is_chore], [job for job in ready if job.is_chore])
         if group.works:
             self._do(group, lambda: self._run("BEGIN IMMEDIATE"))
         self._go_on(group)
@@ -181,6 +184,7 @@ class GroupCommit:
         return batch
 
     def _wait_for(self, job: Job) -> None:
+        """Wait for a job a little, and see what is ready then."""
         job.is_ready(READY_SECONDS)
         self._with_host(self._begin)
 
@@ -210,6 +214,7 @@ class GroupCommit:
         self._with_host(partial(self._tell, outcomes))
 
     def _tell(self, outcomes: list[Outcome]) -> None:
+        """Wake all who wait; they get a turn each, and a loop sends what they say, before the next group begins."""
         for outcome in outcomes:
             outcome.tell()
         self._with_host(partial(self._with_host, self._begin))
@@ -226,6 +231,7 @@ class GroupCommit:
         return [self._alone(job) for job in group.works]
 
     def _alone(self, job: Job) -> Outcome:
+        """Run and commit one work."""
         try:
             self._run("BEGIN IMMEDIATE")
             outcome = self._attempt(job)
