@@ -35,7 +35,7 @@ demo: $(RUNNABLE) ## Get data, train, and serve a page that learns
 test: lint ## Run every check and the test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(ARGS)
 
-slow: $(INSTALLED) ## The tests that run whole experiments, which take a minute more
+slow: $(INSTALLED) ## The tests that take longest: whole experiments, demos, load
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow $(ARGS)
 
 lint: $(INSTALLED) ## Style, types and the direction of imports

@@ -51,6 +51,7 @@ def test_own_tables_become_a_catalogue(own_data: list[str | Path], tmp_path: Pat
     assert item == {"id": "tt1", "title": "Ärger im Büro", "categories": ["Comedy", "Drama"], "liked_by": 0.625}
 
 
+@pytest.mark.slow
 def test_same_seed_same_hash(own_data: list[str | Path], tmp_path: Path) -> None:
     def train(seed: str, out: str) -> str:
         done = slatewise("train", *own_data, "--epochs", "2", "--seed", seed, "--out", tmp_path / out, "--json")

@@ -250,6 +250,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_its_chunk_and_late_ones_take_over(machines: Machines) -> None:
     """Ten results have arrived and both workers are in the middle of a task: one is killed, later all of them."""
 

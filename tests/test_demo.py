@@ -40,6 +40,7 @@ def first_start(tmp_path_factory: pytest.TempPathFactory, taken: int) -> tuple[P
     return out, slatewise("demo", "--check", "--port", str(taken), "--out", out, **NOWHERE, SLATEWISE_CACHE=cache)
 
 
+@pytest.mark.slow
 def test_without_any_source_the_demo_says_so_and_works(
     first_start: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_port_that_is_taken_is_passed_over(
     assert f"the page is at http://127.0.0.1:{found.group(1)} (Ctrl-C stops)" in done.stdout
 
 
+@pytest.mark.slow
 def test_other_data_are_trained_on_and_the_same_only_once(
     first_start: tuple[Path, subprocess.CompletedProcess[str]], real_data: Path
 ) -> None:

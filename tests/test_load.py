@@ -207,6 +207,7 @@ def run_load(*words: str) -> Callable[[], subprocess.CompletedProcess[str]]:
     return lambda: subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
 
 
+@pytest.mark.slow
 def test_the_whole_load_test_on_a_small_scale() -> None:
     done = run_load("--seconds", "1", "--runs", "1")()
     found = json.loads(done.stdout)
@@ -216,6 +217,7 @@ def test_the_whole_load_test_on_a_small_scale() -> None:
     assert found["most"][0]["share"] > 0
 
 
+@pytest.mark.slow
 def test_a_short_soak(tmp_path: Path) -> None:
     save_catalog(tmp_path / "catalog", 200)
     plan = Plan(slates=20.0, feedbacks=30.0, seconds=3.0)

@@ -113,6 +113,7 @@ def test_other_seeds_do_not_overwrite_records(tmp_path: Path) -> None:
     assert len(list((tmp_path / "records").glob("baselines-*.json"))) == 2
 
 
+@pytest.mark.slow
 def test_own_data_with_a_name_of_the_papers_is_not_taken_for_it(tmp_path: Path) -> None:
     rows = "".join(f"u{user},i{item}\n" for user in range(20) for item in range(60) if (user * item) % 3)
     path = tmp_path / "ml-100k.csv"
@@ -124,6 +125,7 @@ def test_own_data_with_a_name_of_the_papers_is_not_taken_for_it(tmp_path: Path) 
     assert "shows 200 to everyone" in few.stderr
 
 
+@pytest.mark.slow
 def test_tuning_ease_tries_different_settings() -> None:
     rows = json.loads(slatewise("tune", "ease", "--data", "synthetic", "--json").stdout)
     assert len({row["precision"] for row in rows}) > 1
@@ -141,6 +143,7 @@ def test_every_target_has_its_experiments() -> None:
             assert (ROOT / "experiments" / f"{name}.toml").is_file()
 
 
+@pytest.mark.slow
 def test_tune_lists_the_grid_best_first() -> None:
     done = slatewise("tune", "mmr", "--data", "synthetic", "--json")
     rows = json.loads(done.stdout)

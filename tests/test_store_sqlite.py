@@ -241,6 +241,7 @@ def test_a_queue_that_is_too_long_is_refused(store: SqliteStore, monkeypatch: py
     assert [type(future.exception(timeout=30)) for future in futures] == [type(None)] * 5 + [StoreUnavailableError] * 2
 
 
+@pytest.mark.slow
 def test_the_wal_stays_bounded_though_somebody_always_reads(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
