@@ -195,6 +195,7 @@ def weight(thing: Any) -> int:
     return len(repr(thing))
 
 
+@pytest.mark.slow
 def test_records_are_the_same_when_a_worker_is_killed(pair: Machines, expected: Results) -> None:
     victim, done = pair.add_worker(), []
     pair.wait_for_workers(3)

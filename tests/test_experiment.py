@@ -95,6 +95,7 @@ def assert_same(one: Results, other: Results) -> None:
     assert one.choices.equals(other.choices)
 
 
+@pytest.mark.slow
 def test_two_workers_give_the_same_records_even_if_one_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of three users; and the environment is left alone."""
     before, alone, done = dict(os.environ), run(SMALL, DATASET), []

@@ -99,6 +99,7 @@ def test_nothing_serious_is_found(visit: Visit, axe: str, scheme: Any, screen: A
     assert findings(someone.page, axe) == []
 
 
+@pytest.mark.slow
 def test_screens_are_written_for_review(visit: Visit) -> None:
     someone = visit(viewport=DESKTOP)
     use(someone)

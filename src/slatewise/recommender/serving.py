@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import count
 
 import numpy as np
 
@@ -15,10 +14,6 @@ from slatewise.recommender.people import PeopleAtHand, Person, Showing
 from slatewise.recommender.spaces import Space, Spaces
 from slatewise.recommender.views import Slate
 from slatewise.store.protocol import OPEN, WITHDRAWN, Counts, SlateRow, Transaction, UserRow
-
-PROCESS = secrets.token_hex(8)
-STAMPS = count()
-"""A stamp is the name of its process and a number: no two writes have the same."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +65,7 @@ class Desk:
 
     def keep(self, transaction: Transaction, user: str, person: Person, *, save: bool = False) -> None:
         """Write what is known of a user under a new stamp; the belief only if it is due, or must be."""
-        stamp, saved = f"{PROCESS}-{next(STAMPS):x}", person.saved
+        stamp, saved = secrets.token_hex(8), person.saved
         if save or person.covers - saved >= people.SAVED_EVERY:
             transaction.save_belief(person.belief(user))
             saved = person.covers
