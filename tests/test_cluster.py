@@ -24,6 +24,7 @@ from slatewise.lab.parcels import Packed, opened
 from tests.conftest import missing
 from tests.test_cli import slatewise
 
+pytestmark = pytest.mark.slow
 DATASET = make_world(WorldSize(n_users=150, n_items=40, n_categories=5, dim=4), seed=8).dataset
 SMALL = Experiment(
     name="small",
@@ -195,7 +196,6 @@ def weight(thing: Any) -> int:
     return len(repr(thing))
 
 
-@pytest.mark.slow
 def test_records_are_the_same_when_a_worker_is_killed(pair: Machines, expected: Results) -> None:
     victim, done = pair.add_worker(), []
     pair.wait_for_workers(3)
@@ -251,7 +251,6 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.slow
 def test_a_killed_worker_costs_its_chunk_and_late_ones_take_over(machines: Machines) -> None:
     """Ten results have arrived and both workers are in the middle of a task: one is killed, later all of them."""
 
