@@ -75,7 +75,7 @@ def dying_in_a_checkpoint(store: Store) -> Store:
 
 
 def on_a_small_disk(store: Store) -> Store:
-    """Let the database grow by a few pages only, until somebody makes space."""
+    """Let the database grow by a few pages only, until there is a file `space`; it is gone when there is space."""
     assert isinstance(store, SqliteStore)
     assert store._writer is not None
     store._writer.between_commits(lambda one: one.pragma("max_page_count", one.pragma("page_count") + 2)).result()
@@ -84,10 +84,12 @@ def on_a_small_disk(store: Store) -> Store:
 
 
 def _make_space(store: SqliteStore) -> None:
-    while not (store.path.parent / "space").exists():
+    wanted = store.path.parent / "space"
+    while not wanted.exists():
         time.sleep(0.02)
     assert store._writer is not None
-    store._writer.between_commits(lambda one: one.pragma("max_page_count", 1_000_000))
+    store._writer.between_commits(lambda one: one.pragma("max_page_count", 1_000_000)).result()
+    wanted.unlink()
 
 
 WAYS: dict[str, Callable[[Store], Store]] = {

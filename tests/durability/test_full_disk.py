@@ -3,6 +3,7 @@
 import os
 import random
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -54,10 +55,20 @@ def run_out_and_recover(service: Running, make_space: Callable[[], object]) -> N
     check_writing_resumes(service.place, notes)
 
 
+def want_space(place: Place) -> None:
+    """Ask for space and wait for it: before, a write that fits into the last page may succeed, and the next fail."""
+    wanted = place.directory / "space"
+    wanted.touch()
+    end = time.monotonic() + 30.0
+    while wanted.exists():
+        assert time.monotonic() < end, "nobody made space"
+        time.sleep(0.01)
+
+
 def test_a_database_that_may_not_grow(place: Place) -> None:
     service = start(place, "small disk")
     try:
-        run_out_and_recover(service, (place.directory / "space").touch)
+        run_out_and_recover(service, lambda: want_space(place))
     finally:
         service.kill()
 
