@@ -1,73 +1,106 @@
-"""Bodies of requests: counted while they stream in, timed, parsed strictly, and only then validated."""
+"""HTTP without surprises: bodies within limits, strict JSON, JSON responses, and the endpoints made of these."""
 
 import asyncio
 import json
-from typing import Any, NoReturn, TypeVar, cast
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from starlette.types import Receive, Scope
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from slatewise.service.problems import MALFORMED, MEDIA_TYPE, TIMEOUT, TOO_LARGE, ProblemError, invalid
+from slatewise.service.errors import (
+    MALFORMED,
+    MEDIA_TYPE,
+    NO_STORE,
+    TIMEOUT,
+    TOO_LARGE,
+    ProblemError,
+    invalid,
+)
+from slatewise.service.settings import Settings
+from slatewise.service.state import state_of
 
 Model = TypeVar("Model")
 
-MOST_DRAINED = 16 << 20
+MAX_DRAINED = 16 << 20
 CLOSE = {"connection": "close"}
 JSON = b"application/json"
+
+
+@dataclass(frozen=True, eq=False)
+class Endpoint:
+    """One row of the table of routes, and the ASGI application that serves it.
+
+    scopes: a key needs one of these, and none means that no key is needed; responses: their types by status, None for
+    an empty body; body, query: what is validated and passed to the handler after the request.
+    """
+
+    method: str
+    path: str
+    handler: Callable[..., Awaitable[Response]]
+    scopes: tuple[str, ...]
+    responses: Mapping[int, Any]
+    body: TypeAdapter[Any] | None = None
+    query: TypeAdapter[Any] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check the key before anything is read, validate what was sent, call the handler, send its response."""
+        request = Request(scope, receive)
+        state = state_of(request)
+        state.auth.authorize(scope, self.scopes)
+        if self.method == "POST":
+            require_json(scope)
+        arguments: list[Any] = []
+        if self.body is not None:
+            arguments.append(validate(self.body, parse_json(await read_body(receive, state.settings))))
+        if self.query is not None:
+            arguments.append(validate(self.query, dict(request.query_params)))
+        response = await self.handler(request, *arguments)
+        await response(scope, receive, send)
+
+
+def require_json(scope: Scope) -> None:
+    """Reject bodies that a form on another site's page could send."""
+    sent = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+    if sent.partition(b";")[0].strip().lower() != JSON:
+        raise ProblemError(MEDIA_TYPE, "Send the header Content-Type: application/json.")
+
+
+async def read_body(receive: Receive, settings: Settings) -> bytes:
+    """Return the body, if it is small enough and arrives in time."""
+    try:
+        async with asyncio.timeout(settings.body_timeout):
+            return await _receive_all(receive, settings.largest_body)
+    except TimeoutError:
+        raise ProblemError(TIMEOUT, "The body did not arrive in time.", CLOSE) from None
+
+
+async def _receive_all(receive: Receive, largest: int) -> bytes:
+    """Read to the end; a body that is too large is drained, up to a bound, so that its sender sees the response."""
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more and size <= MAX_DRAINED:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ProblemError(MALFORMED, "The body ended too early.", CLOSE)
+        part = message.get("body", b"")
+        size, more = size + len(part), message.get("more_body", False)
+        if size <= largest:
+            parts.append(part)
+    if size > largest:
+        raise ProblemError(TOO_LARGE, f"A body may have at most {largest} bytes.", CLOSE)
+    return b"".join(parts)
 
 
 class NotJsonError(ValueError):
     """Text that is not JSON in the strict sense."""
 
 
-def require_json(scope: Scope) -> None:
-    """Refuse bodies that a form of a foreign page could send."""
-    given = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
-    if given != JSON and given.partition(b";")[0].strip().lower() != JSON:
-        raise ProblemError(MEDIA_TYPE, "Send the header Content-Type: application/json.")
-
-
-async def read_body(receive: Receive, largest: int, seconds: float) -> bytes:
-    """Return the body; one that is too large is read on, up to a bound, so that its sender hears the answer.
-
-    The alarm is asyncio.timeout at a quarter of its price, which every request pays.
-    """
-    task, is_late = cast(asyncio.Task[object], asyncio.current_task()), False
-
-    def ring() -> None:
-        nonlocal is_late
-        is_late = True
-        task.cancel()
-
-    alarm = asyncio.get_running_loop().call_later(seconds, ring)
-    try:
-        return await _received(receive, largest)
-    except asyncio.CancelledError:
-        if not is_late:
-            raise
-        task.uncancel()
-        raise ProblemError(TIMEOUT, "The body did not arrive in time.", CLOSE) from None
-    finally:
-        alarm.cancel()
-
-
-async def _received(receive: Receive, largest: int) -> bytes:
-    parts: list[bytes] = []
-    size, more = 0, True
-    while more and size <= MOST_DRAINED:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ProblemError(MALFORMED, "The body ended too early.", CLOSE)
-        size += len(message.get("body", b""))
-        more = message.get("more_body", False)
-        if size <= largest:
-            parts.append(message.get("body", b""))
-    if size > largest:
-        raise ProblemError(TOO_LARGE, f"A body may have {largest} bytes.", CLOSE)
-    return b"".join(parts)
-
-
-def parse(body: bytes) -> Any:
+def parse_json(body: bytes) -> Any:
     """Parse JSON: UTF-8 only, no NaN or Infinity, no name twice in an object."""
     try:
         return DECODER.decode(body.decode())
@@ -79,23 +112,46 @@ def parse(body: bytes) -> Any:
         raise ProblemError(MALFORMED, "The body is not JSON in UTF-8.") from None
 
 
-def validate(adapter: TypeAdapter[Model], given: Any) -> Model:
-    """Check parsed JSON against a model."""
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise NotJsonError("An object in the body has the same name twice.")
+    return members
+
+
+def _reject_constant(_: str) -> NoReturn:
+    raise NotJsonError("NaN and Infinity are not JSON.")
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_reject_constant)
+
+
+def validate(adapter: TypeAdapter[Model], value: Any) -> Model:
+    """Check a parsed value against a type."""
     try:
-        return adapter.validate_python(given)
+        return adapter.validate_python(value)
     except ValidationError as error:
         raise invalid(error.errors(include_url=False, include_context=False, include_input=False)) from None
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise NotJsonError("An object of the body has the same name twice.")
-    return found
+class JsonResponse(Response):
+    """A view as JSON, or JSON already written as bytes."""
+
+    media_type = "application/json"
+
+    def __init__(self, content: Any, status_code: int = 200) -> None:
+        super().__init__(content, status_code, NO_STORE)
+
+    def render(self, content: Any) -> bytes:
+        """Write the view, unless it is written already."""
+        return content if isinstance(content, bytes) else to_json(content)
 
 
-def _refuse(_: str) -> NoReturn:
-    raise NotJsonError("NaN and Infinity are not JSON.")
+def to_json(view: Any) -> bytes:
+    """Write a view as JSON; a number that JSON cannot express becomes null."""
+    return _adapter_of(type(view)).dump_json(view)
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=_refuse)
+@cache
+def _adapter_of(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

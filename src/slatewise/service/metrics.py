@@ -148,9 +148,13 @@ class Latencies:
         self.routes[route].append((self.clock(), seconds))
 
     def views(self) -> list[LatencyView]:
-        """Return percentiles of every route that was requested in the last minutes, by route."""
+        """Return percentiles of every route that was requested in the last minutes, by route.
+
+        May run in another thread than `add`: it sorts copies.
+        """
         since = self.clock() - LATENCY_WINDOW
-        recent = {route: sorted(taken for at, taken in kept if at >= since) for route, kept in self.routes.items()}
+        copies = [(route, list(kept)) for route, kept in list(self.routes.items())]
+        recent = {route: sorted(taken for at, taken in kept if at >= since) for route, kept in copies}
         return [_view(route, times) for route, times in sorted(recent.items()) if times]
 
 

@@ -1,58 +1,139 @@
-"""The description of the API: OpenAPI for programs, a plain page for people; nothing is loaded from elsewhere."""
+"""The description of the API: OpenAPI 3.1 for programs, a plain page for people; nothing is loaded from elsewhere."""
 
+import inspect
 import json
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from typing import Any
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
-from slatewise.service.models import ProblemView
-from slatewise.service.scoped import SCOPES_KEY
+from slatewise.service.http import Endpoint
+from slatewise.service.schemas import MAX_ID_LENGTH, ProblemView
+from slatewise.service.state import state_of
 from slatewise.version import __version__
 
 ABOUT = (
     "Slates that learn. Ask for a slate, show it, send back what was clicked. Errors are problem+json (RFC 9457) "
-    "with a request_id; a request that was refused changed nothing."
+    "with a request_id; a request that was rejected changed nothing."
 )
-KEY = {"type": "http", "scheme": "bearer", "description": "An API key, `swk_…`; X-API-Key takes it too."}
+KEY = {"type": "http", "scheme": "bearer", "description": "An API key, `swk_…`; X-API-Key works too."}
+SCHEMAS = "#/components/schemas/"
+PROBLEMS = {
+    "4XX": "The request was rejected and changed nothing.",
+    "5XX": "The service could not do it now; nothing was recorded.",
+}
+USER = {
+    "name": "user",
+    "in": "path",
+    "required": True,
+    "description": "The user's id, percent-encoded: a slash in it is written as %2F.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH},
+}
+
+Json = dict[str, Any]
 
 
-def describe(app: FastAPI, *, needs_key: bool) -> dict[str, Any]:
-    """Return the OpenAPI description."""
-    found = get_openapi(title="slatewise", version=__version__, description=ABOUT, routes=app.routes)
-    parts = found["components"]
-    parts["schemas"]["ProblemView"] = TypeAdapter(ProblemView).json_schema()
-    if needs_key:
-        parts["securitySchemes"] = {"key": KEY}
-        for operation in (one for operations in found["paths"].values() for one in operations.values()):
-            operation["security"] = [{"key": []}] if operation[SCOPES_KEY] else []
-    return found
+def describe(endpoints: Sequence[Endpoint], *, needs_key: bool) -> Json:
+    """Return the OpenAPI description of a table of routes."""
+    schemas = Schemas(endpoints)
+    paths: Json = {}
+    for endpoint in endpoints:
+        operation = _operation(endpoint, schemas)
+        if needs_key:
+            operation["security"] = [{"key": []}] if endpoint.scopes else []
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "slatewise", "description": ABOUT, "version": __version__},
+        "paths": paths,
+        "components": {"schemas": schemas.named} | ({"securitySchemes": {"key": KEY}} if needs_key else {}),
+    }
 
 
-def add_reference(app: FastAPI, *, needs_key: bool) -> None:
-    """Serve /openapi.json and /docs."""
+class Schemas:
+    """The JSON schemas of everything that is sent and received; `named` are those of classes."""
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        inputs: list[Any] = [("problem", "serialization", TypeAdapter(ProblemView))]
+        for endpoint in endpoints:
+            sent = (endpoint.body, endpoint.query)
+            inputs += [(id(adapter), "validation", adapter) for adapter in sent if adapter is not None]
+            types = {status: kind for status, kind in endpoint.responses.items() if kind is not None}
+            inputs += [((endpoint, status), "serialization", TypeAdapter(kind)) for status, kind in types.items()]
+        schemas, definitions = TypeAdapter.json_schemas(inputs, ref_template=SCHEMAS + "{model}")
+        self._schemas = {key: schema for (key, _), schema in schemas.items()}
+        self.named: Json = definitions["$defs"]
+
+    def sent(self, adapter: TypeAdapter[Any]) -> Json:
+        """Return the schema of a body or a query."""
+        return self._schemas[id(adapter)]
+
+    def returned(self, endpoint: Endpoint, status: int) -> Json:
+        """Return the schema of a response."""
+        return self._schemas[endpoint, status]
+
+
+def _operation(endpoint: Endpoint, schemas: Schemas) -> Json:
+    words = inspect.cleandoc(endpoint.handler.__doc__ or "")
+    operation: Json = {
+        "summary": words.split("\n", 1)[0].rstrip("."),
+        "description": words,
+        "operationId": endpoint.handler.__name__,  # type: ignore[attr-defined]
+        "x-scopes": list(endpoint.scopes),
+        "parameters": _parameters(endpoint, schemas),
+        "responses": {str(status): _response(endpoint, status, schemas) for status in endpoint.responses} | _problems(),
+    }
+    if endpoint.body is not None:
+        content = {"application/json": {"schema": schemas.sent(endpoint.body)}}
+        operation["requestBody"] = {"content": content, "required": True}
+    return operation
+
+
+def _parameters(endpoint: Endpoint, schemas: Schemas) -> list[Json]:
+    parameters = [USER] if "{user}" in endpoint.path else []
+    if endpoint.query is None:
+        return parameters
+    name = schemas.sent(endpoint.query)["$ref"].removeprefix(SCHEMAS)
+    fields = schemas.named[name]["properties"]
+    return parameters + [{"name": field, "in": "query", "required": False, "schema": fields[field]} for field in fields]
+
+
+def _response(endpoint: Endpoint, status: int, schemas: Schemas) -> Json:
+    kind = endpoint.responses[status]
+    if kind is None:
+        return {"description": "Done."}
+    media_type = "text/plain" if kind is str else "application/json"
+    return {"description": "Done.", "content": {media_type: {"schema": schemas.returned(endpoint, status)}}}
+
+
+def _problems() -> Json:
+    content = {"application/problem+json": {"schema": {"$ref": SCHEMAS + "ProblemView"}}}
+    return {status: {"description": words, "content": content} for status, words in PROBLEMS.items()}
+
+
+def reference_routes(endpoints: Sequence[Endpoint], *, needs_key: bool) -> list[Route]:
+    """Return the routes of /openapi.json and /docs."""
 
     @cache
-    def described() -> dict[str, Any]:
-        return describe(app, needs_key=needs_key)
+    def described() -> Json:
+        return describe(endpoints, needs_key=needs_key)
 
-    async def openapi(_: Request) -> Response:
-        return Response(json.dumps(described()), media_type="application/json")
+    async def openapi(request: Request) -> Response:
+        return Response(json.dumps(await state_of(request).run(described)), media_type="application/json")
 
-    async def docs(_: Request) -> Response:
-        return Response(page(described()), media_type="text/html")
+    async def docs(request: Request) -> Response:
+        return Response(html(await state_of(request).run(described)), media_type="text/html")
 
-    app.router.add_route("/openapi.json", openapi, methods=["GET"])
-    app.router.add_route("/docs", docs, methods=["GET"])
+    return [Route("/openapi.json", openapi, methods=["GET"]), Route("/docs", docs, methods=["GET"])]
 
 
-def page(described: dict[str, Any]) -> str:
-    """Write the description as HTML."""
+def html(described: Json) -> str:
+    """Write the description as a page."""
     routes = [
         _route(method, path, operation)
         for path, operations in described["paths"].items()
@@ -71,8 +152,8 @@ def page(described: dict[str, Any]) -> str:
     )
 
 
-def _route(method: str, path: str, operation: dict[str, Any]) -> str:
-    scopes = " or ".join(operation[SCOPES_KEY]) or "no key needed"
+def _route(method: str, path: str, operation: Json) -> str:
+    scopes = " or ".join(operation["x-scopes"]) or "no key needed"
     names = dict.fromkeys(_references(operation))
     links = ", ".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in names)
     return (

@@ -2,83 +2,91 @@
 
 import asyncio
 from concurrent.futures import Future
+from typing import Annotated, Any
 
+from pydantic import Discriminator, Tag
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from slatewise.recommender.views import Receipt
-from slatewise.service.exchange import exchange_of
-from slatewise.service.models import Feedback, FeedbackBatch, FeedbackEvent, SlateRequest
-from slatewise.service.problems import INTERNAL, of_exception
-from slatewise.service.replies import reply
-from slatewise.service.running import Service, service_of
-from slatewise.service.waiting import result
+from slatewise.recommender.types import Receipt, Slate, SlateRequest
+from slatewise.service.errors import INTERNAL, problem_of
+from slatewise.service.http import JsonResponse
+from slatewise.service.logs import record_of
+from slatewise.service.schemas import FeedbackBatch, FeedbackEvent, SlateBody
+from slatewise.service.state import ServiceState, state_of
+from slatewise.store.protocol import StoreUnavailableError
 
 
-async def make_slate(request: Request, body: SlateRequest) -> Response:
+async def create_slate(request: Request, body: SlateBody) -> Response:
     """Choose a slate for a user and record it.
 
-    The answer comes once the slate is durable. The user's earlier open slates are counted, except the one that
-    `replaces` names: if nobody clicked in it, its items count as never shown. A preview records nothing, is answered
-    with 200, and its slate_id is null.
+    The response is sent once the slate is durable. The user's earlier open slates are closed, except the one that
+    `replaces` names: if nothing on it was clicked, its items count as never shown. A preview records nothing, has
+    status 200, and no slate_id.
     """
-    service = service_of(request)
-    exchange_of(request.scope).user = body.user
-    wishes = {name: getattr(body, name) for name in WISHES}
+    state = state_of(request)
+    record_of(request.scope).user = body.user
+    wanted = SlateRequest(**{name: value for name, value in body if name != "preview"})
     if body.preview:
-        slate = await asyncio.to_thread(service.recommender.preview, body.user, body.k, **wishes)
-        service.metrics.previews.labels(slate.policy).inc()
-        return reply(slate)
-    slate = await result(service.recommender.recommend_later(body.user, body.k, **wishes))
-    service.slates.add()
-    service.metrics.slate(slate)
-    return reply(slate, 201)
+        preview = await state.run(state.recommender.preview, wanted)
+        state.metrics.count_preview(preview)
+        return JsonResponse(preview)
+    slate = await _recorded_slate(state, wanted)
+    state.metrics.count_slate(slate)
+    return JsonResponse(slate, 201)
 
 
-WISHES = ("diversity", "candidates", "exclude", "categories", "policy", "replaces")
+async def _recorded_slate(state: ServiceState, wanted: SlateRequest) -> Slate:
+    """Draft a slate in a worker thread, then record it; if the user changed in between, draft again."""
+    recommender = state.recommender
+    for _ in range(recommender.MAX_ATTEMPTS):
+        draft = await state.run(recommender.draft, wanted)
+        slate = await asyncio.wrap_future(recommender.record(draft))
+        if slate is not None:
+            return slate
+    raise StoreUnavailableError("the user's state kept changing while slates were being chosen; try again")
 
 
-async def take_feedback(request: Request, body: Feedback) -> Response:
+def _feedback_kind(body: Any) -> str:
+    return "batch" if isinstance(body, dict) and "events" in body else "event"
+
+
+Feedback = Annotated[
+    Annotated[FeedbackEvent, Tag("event")] | Annotated[FeedbackBatch, Tag("batch")], Discriminator(_feedback_kind)
+]
+
+
+async def record_feedback(request: Request, body: Feedback) -> Response:
     """Record what was clicked on slates: one event, or up to 100 as `events`.
 
-    The answer comes once the events are durable; an event counts once, however often it is sent. Each event of a batch
-    is recorded on its own, in no promised order: one that fails is answered with an `error` in its place and stops
-    no other.
+    The response is sent once the events are durable; an event counts once, no matter how often it is sent. Each event
+    of a batch is recorded on its own, in no promised order: one that fails is reported by an `error` in its position
+    and stops no other.
     """
-    service = service_of(request)
+    state = state_of(request)
     if isinstance(body, FeedbackEvent):
-        receipt = await result(_submit(service, body))
-        _count(service, receipt)
-        return reply(receipt)
-    return await _take_batch(service, request.scope, body)
+        return JsonResponse(await _receipt(state, body))
+    state.auth.charge(request.scope, len(body.events) - 1)
+    outcomes = await asyncio.gather(*(_outcome(state, request.scope, event) for event in body.events))
+    return JsonResponse({"results": outcomes})
 
 
-async def _take_batch(service: Service, scope: Scope, batch: FeedbackBatch) -> Response:
-    service.gate.charge(scope, len(batch.events) - 1)
-    outcomes = await asyncio.gather(*(_outcome(service, scope, event) for event in batch.events))
-    return reply({"results": outcomes})
-
-
-async def _outcome(service: Service, scope: Scope, event: FeedbackEvent) -> object:
-    try:
-        receipt = await result(_submit(service, event))
-    except Exception as error:  # noqa: BLE001
-        problem = of_exception(error)
-        if problem.kind is INTERNAL:
-            service.log.failure(exchange_of(scope).request_id, error)
-        return {"error": problem.view(scope)}
-    _count(service, receipt)
+async def _receipt(state: ServiceState, event: FeedbackEvent) -> Receipt:
+    recorded: Future[Receipt] = state.recommender.feedback_later(
+        event.slate_id, event.clicked, retracted=event.retracted, event_id=event.event_id, final=event.final
+    )
+    receipt = await asyncio.wrap_future(recorded)
+    state.metrics.count_feedback(receipt)
     return receipt
 
 
-def _submit(service: Service, event: FeedbackEvent) -> Future[Receipt]:
-    return service.recommender.feedback_later(
-        event.slate_id, event.clicked, retracted=event.retracted, event_id=event.event_id, final=event.final
-    )
-
-
-def _count(service: Service, receipt: Receipt) -> None:
-    if not receipt.duplicate:
-        service.feedback.add()
-    service.metrics.receipt(receipt)
+async def _outcome(state: ServiceState, scope: Scope, event: FeedbackEvent) -> object:
+    """Record one event of a batch; its failure is part of the response."""
+    try:
+        return await _receipt(state, event)
+    except Exception as error:  # noqa: BLE001
+        problem = problem_of(error)
+        if problem.kind is INTERNAL:
+            state.log.failure(record_of(scope).request_id, error)
+        return {"error": problem.view(scope)}
