@@ -80,13 +80,13 @@ def export(
 ) -> None:
     """Print the log as JSON, one user per line; also while a service runs."""
     from slatewise.store import open_store
-    from slatewise.store.export import exported
+    from slatewise.store.export import export_user
 
     with _told():
         opened = open_store(_existing(store), read_only=True)
         try:
             for one in opened.users() if user is None else [user]:
-                content = exported(opened, one)
+                content = export_user(opened, one)
                 if content is None and user is not None:
                     raise ValueError(f"the store knows no user {user!r}")
                 print_json(content)

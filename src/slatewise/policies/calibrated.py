@@ -5,6 +5,7 @@ better (docs/method.md): likes are y_i = μ_i + θ·t_i + noise of variance ψ_i
 closed form, and slates give up a little probability for categories that differ.
 """
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +14,6 @@ import numpy as np
 from slatewise import belief
 from slatewise import slates as rules
 from slatewise.catalog import Catalog
-from slatewise.frozen import changed
 from slatewise.policies.protocol import (
     Booleans,
     Floats,
@@ -100,7 +100,9 @@ class Calibrated:
         check_share("diversity", diversity)
         for name in PREPARED:
             getattr(self, name)
-        return changed(self, diversity=diversity)
+        twin = copy(self)
+        object.__setattr__(twin, "diversity", diversity)
+        return twin
 
     def overlap_weight(self, is_first: bool) -> float:
         """What one full overlap of categories costs, in probability.

@@ -1,97 +1,128 @@
-"""The online recommender: slates for people, answers back, and nothing acknowledged is ever lost."""
+"""The online recommender: slates for users, feedback back, and nothing acknowledged is ever lost."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 from slatewise.catalog import Catalog
-from slatewise.recommender import people, states, traffic
-from slatewise.recommender.answering import answer, event_of
-from slatewise.recommender.beside import Chooser
-from slatewise.recommender.choosing import Request, Wishes, check_id
-from slatewise.recommender.people import PeopleAtHand
-from slatewise.recommender.portrait import portray
-from slatewise.recommender.serving import Desk, close_open, serve
-from slatewise.recommender.spaces import Spaces
-from slatewise.recommender.views import (
+from slatewise.policies import Policy
+from slatewise.recommender import state_codec
+from slatewise.recommender.assignment import assigned_policy, compare_policies, policy_shares
+from slatewise.recommender.explain import user_view
+from slatewise.recommender.feedback import FeedbackEvent, close_expired_slate, record_feedback
+from slatewise.recommender.profile import ProfileCache, fold, load_profile, tally_by_slate
+from slatewise.recommender.recommend import Draft, Serving, SlateRequest, check_id, draft_slate, record_slate
+from slatewise.recommender.served_catalog import ServedCatalog
+from slatewise.recommender.types import (
     ConflictError,
-    PersonView,
     PolicyResult,
+    PolicyShare,
+    Preview,
     Receipt,
     RequestError,
     Slate,
     SlateItem,
     UnknownSlateError,
+    UserView,
 )
 from slatewise.store import Store, StoreDamagedError, open_store
-from slatewise.store.export import exported
-from slatewise.store.protocol import CLOSED, ItemId, Transaction
+from slatewise.store.export import export_user
+from slatewise.store.protocol import CLOSED, ItemId, StoreUnavailableError, Transaction
 
-__all__ = ["ConflictError", "Recommender", "RequestError", "Slate", "SlateItem", "UnknownSlateError"]
+__all__ = [
+    "ConflictError",
+    "PolicyShare",
+    "Preview",
+    "Receipt",
+    "Recommender",
+    "RequestError",
+    "Slate",
+    "SlateItem",
+    "UnknownSlateError",
+]
 
 LARGEST_DIFFERENCE = 1e-9
-PEOPLE_AT_HAND = 2_000
+CACHED_USERS = 2_000
 
 
 class Recommender:
-    """Recommends slates and learns from answers; safe to use from several threads.
+    """Recommends slates and learns from feedback; safe to use from several threads.
 
-    policy: a name from POLICIES, or shares of users by name, such as {"dc2b-calibrated": 0.9, "popular": 0.1};
-    store: a URL or an open store; reward_wait: seconds after which an unanswered slate counts as not engaged, at the
-    next `close_expired` (the service calls it every minute).
+    Parameters
+    ----------
+    catalog : Catalog
+        The items to choose from.
+    policy : str, Policy or mapping
+        A name from POLICIES, a policy object, or shares of users by name, such as
+        {"dc2b-calibrated": 0.9, "popular": 0.1}; a `PolicyShare` adds options.
+    store : str or Store
+        A URL (memory://, sqlite:///FILE, postgresql://…) or an open store.
+    seed : int
+        Of everything random.
+    reward_wait : float
+        Seconds after which a slate without feedback is closed by the next `close_expired`.
+    clock : callable
+        Returns the time in seconds since 1970.
+
+    Examples
+    --------
+    >>> from slatewise import Catalog, Recommender
+    >>> catalog = Catalog.from_vectors(["a", "b", "c"], [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> recommender = Recommender(catalog)
+    >>> slate = recommender.recommend("ann", k=2)
+    >>> recommender.feedback(slate.slate_id, clicked=[slate.items[0].id]).duplicate
+    False
+    >>> len(recommender.recommend("ann").items)  # only one item has not been shown yet, so the others return
+    3
     """
+
+    max_attempts = 100
+    """How often a slate is drafted again because the user changed while it was chosen."""
 
     def __init__(
         self,
         catalog: Catalog,
-        policy: str | Mapping[str, float] = "dc2b-calibrated",
+        policy: str | Policy | Mapping[str, float | PolicyShare] = "dc2b-calibrated",
         store: str | Store = "memory://",
         *,
         seed: int = 0,
         reward_wait: float = 1800.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.shares = traffic.shares_of(policy)
+        self._policies = policy_shares(policy)
         self.reward_wait = reward_wait
-        self.beside: Path | None = None
-        self.desk = Desk(self._prepared(catalog), self.shares, PeopleAtHand(PEOPLE_AT_HAND), seed, clock)
-        self.store = open_store(store) if isinstance(store, str) else store
+        served = self._prepare(catalog)
+        opened = open_store(store) if isinstance(store, str) else store
+        self._serving = Serving(served, self.shares, opened, ProfileCache(CACHED_USERS), seed, clock)
 
     @property
     def catalog(self) -> Catalog:
-        """The catalogue that slates are chosen from."""
-        return self.desk.spaces.catalog
+        """The catalog that slates are chosen from."""
+        return self._serving.served.catalog
+
+    @property
+    def store(self) -> Store:
+        """The store that slates and feedback are recorded in."""
+        return self._serving.store
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of users of each policy, by name."""
+        return {name: entry.share for name, entry in self._policies.items()}
 
     @property
     def policy_names(self) -> tuple[str, ...]:
         """The policies that can be asked for by name."""
-        return self.desk.spaces.usable
+        return self._serving.served.policy_names
 
     @property
     def rebuilt(self) -> int:
-        """How many beliefs were folded anew from the log since the start."""
-        return self.desk.at_hand.rebuilt
-
-    @property
-    def chooses_beside(self) -> bool:
-        """Whether another process should choose slates."""
-        return self.beside is not None
-
-    @property
-    def chosen_beside(self) -> int:
-        """How many slates the present chooser chose."""
-        return 0 if self.desk.chooser is None else self.desk.chooser.used
-
-    @property
-    def has_lost_chooser(self) -> bool:
-        """Whether the process that should choose slates is gone; they are chosen here then."""
-        return self.chooses_beside and (self.desk.chooser is None or self.desk.chooser.is_lost)
+        """How many beliefs were learned again from the log since the start."""
+        return self._serving.profiles.rebuilt
 
     def recommend(
         self,
@@ -104,38 +135,101 @@ class Recommender:
         categories: Iterable[str] | None = None,
         policy: str | None = None,
         replaces: str | None = None,
-        preview: bool = False,
     ) -> Slate:
         """Choose k items that this user has not been shown, and record the slate.
 
-        diversity: 0 (most relevant) to 1 (most varied), for policies that have the knob; candidates: only these item
-        ids; exclude: not these; categories: only items with one of these; policy: another one than the user's own;
-        replaces: a slate to withdraw if it is still open and nobody clicked in it, its items then count as never
-        shown. The user's other open slates are closed. Shown items come back, oldest first, when nothing else is left.
-        A preview is what would be chosen now; nothing is recorded.
+        The user's open slates are closed. Shown items return, oldest first, when nothing else is left.
+
+        Parameters
+        ----------
+        user : str
+            Any text of 1 to 256 characters.
+        k : int
+            The number of items.
+        diversity : float, optional
+            0 (most relevant) to 1 (most varied), for policies that have this option.
+        candidates, exclude : iterable of item ids, optional
+            Choose only among the candidates; never choose what is excluded.
+        categories : iterable of str, optional
+            Choose only items with one of these categories.
+        policy : str, optional
+            The name of another policy than the user's own.
+        replaces : str, optional
+            The id of a slate to withdraw if it is still open and has no click; its items count as never shown.
+
+        Returns
+        -------
+        Slate
+            The recorded slate, once it is durable.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> catalog = Catalog.from_vectors([1, 2, 3], [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], categories="ABA")
+        >>> slate = Recommender(catalog).recommend("ann", 2, categories=["A"], exclude=[3])
+        >>> [item.id for item in slate.items]
+        [1]
         """
-        wishes = Wishes(
-            diversity=diversity,
-            candidates=candidates,
-            exclude=exclude,
-            categories=categories,
-            policy=policy,
-            replaces=replaces,
-        )
-        return self.preview(user, k, **wishes) if preview else self.recommend_later(user, k, **wishes).result()
+        request = _request(user, k, diversity, candidates, exclude, categories, policy, replaces)
+        for _ in range(self.max_attempts):
+            slate = self.record(self.draft(request)).result()
+            if slate is not None:
+                return slate
+        raise StoreUnavailableError("this user changes too often to be served now; try again later")
 
-    def recommend_later(self, user: str, k: int = 10, **wishes: Unpack[Wishes]) -> Future[Slate]:
-        """Start to recommend; the future is set once the slate is durable."""
-        desk, request = self.desk, Request.of(user, k, wishes)
-        desk.space_for(request)
-        ahead = desk.ahead(request)
-        ready = None if ahead is None else ahead.is_ready
-        return self.store.submit(lambda transaction: serve(desk, transaction, request, record=True, ahead=ahead), ready)
+    def preview(
+        self,
+        user: str,
+        k: int = 10,
+        *,
+        diversity: float | None = None,
+        candidates: Iterable[ItemId] | None = None,
+        exclude: Iterable[ItemId] | None = None,
+        categories: Iterable[str] | None = None,
+        policy: str | None = None,
+        replaces: str | None = None,
+    ) -> Preview:
+        """Return what `recommend` would choose now; nothing is recorded.
 
-    def preview(self, user: str, k: int = 10, **wishes: Unpack[Wishes]) -> Slate:
-        """Return what `recommend` would choose now, and record nothing."""
-        desk, request = self.desk, Request.of(user, k, wishes)
-        return self.store.read(lambda transaction: serve(desk, transaction, request, record=False))
+        Parameters
+        ----------
+        user, k, diversity, candidates, exclude, categories, policy, replaces
+            As for `recommend`.
+
+        Returns
+        -------
+        Preview
+            The slate that would be chosen; it has no id and takes no feedback.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.preview("ann", 1).items == recommender.recommend("ann", 1).items
+        True
+        """
+        return self.preview_of(_request(user, k, diversity, candidates, exclude, categories, policy, replaces))
+
+    def preview_of(self, request: SlateRequest) -> Preview:
+        """Return what would be chosen now for a request; nothing is recorded."""
+        version = self.store.read(lambda transaction: transaction.lock(request.user).version)
+        cached = self._serving.profiles.get(request.user)
+        if cached is not None and cached.version != version:
+            self._serving.profiles.drop(request.user)
+        draft = self.draft(request)
+        return Preview(request.user, draft.profile.n_slates, draft.profile.policy.name, draft.variety, draft.items)
+
+    def draft(self, request: SlateRequest) -> Draft:
+        """Choose a slate without recording it; reads the store and computes, so keep it off an event loop."""
+        return draft_slate(self._serving, request)
+
+    def record(self, draft: Draft) -> Future[Slate | None]:
+        """Queue a draft to be recorded; the future is set once the slate is durable.
+
+        Its result is None if something was written about the user since the draft was chosen: then draft again.
+        """
+        serving = self._serving
+        return serving.store.write(lambda transaction: record_slate(serving, transaction, draft))
 
     def feedback(
         self,
@@ -148,8 +242,32 @@ class Recommender:
     ) -> Receipt:
         """Record what was clicked on a slate, all at once or click by click; it counts once however often it is sent.
 
-        final closes the slate: what was not clicked counts as not engaged. Later clicks still count. The same event_id
-        with the same content is a duplicate, with other content an error; without one it is made from the content.
+        Parameters
+        ----------
+        slate_id : str
+            The id that came with the slate.
+        clicked, retracted : iterable of item ids
+            The clicked items, and those whose click is taken back.
+        event_id : str, optional
+            Any text; the same id with the same content is a duplicate, with other content an error. Without one, an
+            id is made from the content.
+        final : bool
+            Close the slate: what was not clicked counts as not engaged with. Later clicks still count.
+
+        Returns
+        -------
+        Receipt
+            What became of the event, once it is durable.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> slate = recommender.recommend("ann")
+        >>> first = recommender.feedback(slate.slate_id, [1], event_id="click-1")
+        >>> again = recommender.feedback(slate.slate_id, [1], event_id="click-1")
+        >>> first.duplicate, again.duplicate
+        (False, True)
         """
         return self.feedback_later(slate_id, clicked, retracted=retracted, event_id=event_id, final=final).result()
 
@@ -162,82 +280,93 @@ class Recommender:
         event_id: str | None = None,
         final: bool = True,
     ) -> Future[Receipt]:
-        """Start to record feedback; the future is set once it is durable."""
-        event = event_of(slate_id, clicked, retracted, event_id, final)
-        desk = self.desk
-        return self.store.submit(lambda transaction: answer(desk, transaction, event))
+        """Queue feedback to be recorded; the future is set once it is durable."""
+        event, serving = FeedbackEvent.of(slate_id, clicked, retracted, event_id, final), self._serving
+        return serving.store.write(lambda transaction: record_feedback(serving, transaction, event))
 
-    def explain(self, user: str) -> PersonView:
-        """Return what is thought of a user; someone never seen is thought of as the crowd."""
+    def explain(self, user: str) -> UserView:
+        """Return what is believed about a user; a user never seen is believed to be average.
+
+        Parameters
+        ----------
+        user : str
+            Any text of 1 to 256 characters.
+
+        Returns
+        -------
+        UserView
+            Taste by category, the rounds so far, and what was liked.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]])).explain("ann").slates
+        0
+        """
         check_id("user", user)
-        spaces = self.desk.spaces
-        space = spaces.space(traffic.assigned(user, self.shares))
-        history = self.store.read(lambda transaction: _history(spaces, transaction, user))
-        return portray(user, spaces, space, history)
+        served = self._serving.served
+        policy = served.policy(assigned_policy(user, self.shares))
+        history, events = self.store.read(lambda t: (t.slates_of(user), t.feedback_of(user)))
+        return user_view(served, policy, user, history, tally_by_slate(events))
 
     def export(self, user: str) -> dict[str, Any]:
         """Return everything that is kept about a user, ready for JSON."""
         check_id("user", user)
-        kept = exported(self.store, user)
-        if kept is None:
+        content = export_user(self.store, user)
+        if content is None:
             raise RequestError("nothing is kept about this user")
-        return kept
+        return content
 
     def forget(self, user: str) -> bool:
-        """Remove everything about a user; say whether there was anything."""
+        """Delete everything about a user; return whether there was anything."""
         check_id("user", user)
-        found = self.store.submit(lambda transaction: _forget(transaction, user)).result()
-        self.desk.at_hand.drop(user)
-        return found
+        existed = self.store.write(lambda transaction: transaction.forget(user)).result()
+        self._serving.profiles.drop(user)
+        return existed
 
     def experiments(self) -> list[PolicyResult]:
         """Compare the policies by what users did with their slates."""
-        return traffic.results(self.store.read(lambda transaction: transaction.totals()), self.shares)
+        return compare_policies(self.store.read(lambda transaction: transaction.totals()), self.shares)
 
     def close_expired(self, limit: int = 1_000) -> int:
-        """Close slates that waited for an answer longer than `reward_wait`; return how many.
+        """Close slates that waited for feedback longer than `reward_wait`; return how many.
 
-        A user whose log is damaged holds up nobody else.
+        A user whose log is damaged does not hold up the others.
         """
-        desk = self.desk
-        before = desk.clock() - self.reward_wait
+        serving = self._serving
+        before = serving.clock() - self.reward_wait
         expired = self.store.read(lambda transaction: transaction.expired(before, limit))
-        users = dict.fromkeys(row.user for row in expired)
-        waiting = [self.store.submit(partial(_close, desk, user, before)) for user in users]
-        wait(waiting)
-        return sum(future.result() for future in waiting)
+        closing = [self.store.write(partial(_close_expired, serving, slate)) for slate in expired]
+        wait(closing)
+        return sum(future.result() for future in closing)
 
     def use_catalog(self, catalog: Catalog) -> None:
-        """Serve from another catalogue from now on; each belief is rebuilt from the log when its user comes back."""
-        self.desk = replace(self.desk, spaces=self._prepared(catalog), newcomers={})
-        self.desk.at_hand.clear()
-
-    def choose_beside(self, directory: Path) -> None:
-        """Choose slates in a process of its own, which loads the same catalogue from its directory, from now on."""
-        self.beside = directory
-        before, chooser = self.desk.chooser, None
-        with suppress(OSError):  # no room for another process: it is lost before it began
-            chooser = Chooser(directory, self.desk.seed, self.shares)
-        self.desk = replace(self.desk, chooser=chooser)
-        if before is not None:
-            before.close()
+        """Serve from another catalog from now on; beliefs are rebuilt from the log when their users come back."""
+        self._serving = replace(
+            self._serving, served=self._prepare(catalog), profiles=ProfileCache(CACHED_USERS, self.rebuilt)
+        )
 
     def verify(self) -> Iterator[tuple[str, str | None]]:
-        """Yield every user and what is wrong with what is cached about them, if anything."""
+        """Yield every user and what is wrong with what is cached about them, or None."""
         for user in self.store.users():
             yield user, self._problem(user)
 
     def rebuild(self, user: str) -> None:
-        """Fold the belief of a user anew from the log."""
-        desk = self.desk
-        space = desk.spaces.space(traffic.assigned(user, self.shares))
-        self.store.submit(lambda transaction: desk.refold(transaction, space, user)).result()
+        """Learn the belief about a user again from the log."""
+        serving = self._serving
+        policy = serving.served.policy(assigned_policy(user, self.shares))
+
+        def job(transaction: Transaction) -> None:
+            record = transaction.lock(user)
+            profile = load_profile(transaction, record, serving.served, policy, use_saved=False)
+            transaction.save_belief(profile.to_record(user))
+            serving.save(transaction, user, replace(profile, saved=profile.covers))
+
+        self.store.write(job).result()
 
     def close(self) -> None:
-        """Finish what was started and close the store."""
+        """Finish what is queued and close the store."""
         self.store.close()
-        if self.desk.chooser is not None:
-            self.desk.chooser.close()
 
     def __enter__(self) -> Self:
         return self
@@ -247,40 +376,56 @@ class Recommender:
     ) -> None:
         self.close()
 
-    def _prepared(self, catalog: Catalog) -> Spaces:
-        spaces = Spaces(catalog)
-        for name in self.shares:
-            spaces.space(name)
-        return spaces
+    def _prepare(self, catalog: Catalog) -> ServedCatalog:
+        served = ServedCatalog(catalog, self._policies)
+        for name in self._policies:
+            served.policy(name)
+        return served
 
     def _problem(self, user: str) -> str | None:
-        spaces = self.desk.spaces
+        served = self._serving.served
         try:
-            row, belief, history = self.store.read(lambda t: (t.lock(user), t.belief(user), _history(spaces, t, user)))
+            record, belief, history, events = self.store.read(
+                lambda t: (t.lock(user), t.belief(user), t.slates_of(user), t.feedback_of(user))
+            )
         except StoreDamagedError as error:
             return str(error)
-        if row.damaged or belief.damaged:
-            what = "row of the user" if row.damaged else "cached belief"
+        if record.damaged or belief.damaged:
+            what = "row of the user" if record.damaged else "cached belief"
             return f"the {what} does not match its checksum; it will be rebuilt"
-        space = next((one for one in map(spaces.space, spaces.usable) if one.key == belief.space), None)
-        if space is None or belief.content is None:
+        policy = None if belief.content is None else served.policy_of(belief.key)
+        if policy is None or belief.content is None:
             return None
-        counted = [one for one in history if one.slate.status == CLOSED and one.slate.number < belief.covers]
+        learned = [slate for slate in history if slate.status == CLOSED and slate.number < belief.covers]
         try:
-            distance = states.difference(states.from_bytes(belief.content), people.fold(space, counted))
+            folded = fold(policy, served, learned, tally_by_slate(events))
+            distance = state_codec.difference(state_codec.from_bytes(belief.content), folded)
         except ValueError as error:
             return f"{error}; it will be rebuilt"
         return None if distance <= LARGEST_DIFFERENCE else f"the cached belief is {distance:.2g} away from the log"
 
 
-def _history(spaces: Spaces, transaction: Transaction, user: str) -> list[people.Showing]:
-    return people.showings(spaces, transaction.slates_of(user), transaction.answers_of(user))
+def _request(
+    user: str,
+    k: int,
+    diversity: float | None,
+    candidates: Iterable[ItemId] | None,
+    exclude: Iterable[ItemId] | None,
+    categories: Iterable[str] | None,
+    policy: str | None,
+    replaces: str | None,
+) -> SlateRequest:
+    return SlateRequest(
+        user,
+        k,
+        diversity,
+        None if candidates is None else tuple(candidates),
+        None if exclude is None else tuple(exclude),
+        None if categories is None else tuple(categories),
+        policy,
+        replaces,
+    )
 
 
-def _close(desk: Desk, user: str, before: float, transaction: Transaction) -> int:
-    return close_open(desk, transaction, user, before)
-
-
-def _forget(transaction: Transaction, user: str) -> bool:
-    transaction.lock(user)
-    return transaction.forget(user)
+def _close_expired(serving: Serving, slate: Any, transaction: Transaction) -> bool:
+    return close_expired_slate(serving, transaction, slate)

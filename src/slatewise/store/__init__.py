@@ -1,6 +1,6 @@
-"""Stores: where slates, answers and beliefs survive, behind one small protocol.
+"""Stores: where slates, feedback and beliefs are kept, behind one small protocol.
 
-memory://                          nothing survives; for tests and first steps
+memory://                          nothing survives the process; for tests and first steps
 sqlite:///slates.db                one process on one machine (relative path; four slashes for an absolute one)
 postgresql://user@host/database    several processes or machines
 """
@@ -45,7 +45,7 @@ STORES: dict[str, Callable[[str, bool], Store]] = {
 
 
 def open_store(url: str, *, read_only: bool = False) -> Store:
-    """Open the store that a URL names, made if it does not exist yet; read_only goes beside the one that writes."""
+    """Open the store that a URL names, created if it does not exist; read_only works next to the one that writes."""
     scheme = url.partition("://")[0]
     if "://" not in url or scheme not in STORES:
         raise ValueError(

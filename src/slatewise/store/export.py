@@ -3,16 +3,16 @@
 from dataclasses import asdict
 from typing import Any
 
-from slatewise.store.protocol import AnswerRow, SlateRow, Store
+from slatewise.store.protocol import FeedbackRecord, SlateRecord, Store
 
 
-def exported(store: Store, user: str) -> dict[str, Any] | None:
-    """Return the slates of a user and the answers to them; None if there are none."""
-    slates, answers = store.read(lambda transaction: (transaction.slates_of(user), transaction.answers_of(user)))
-    if not slates and not answers:
+def export_user(store: Store, user: str) -> dict[str, Any] | None:
+    """Return the slates of a user and the feedback on them; None if there is nothing."""
+    slates, events = store.read(lambda transaction: (transaction.slates_of(user), transaction.feedback_of(user)))
+    if not slates and not events:
         return None
-    return {"user": user, "slates": [_plain(row) for row in slates], "answers": [_plain(row) for row in answers]}
+    return {"user": user, "slates": [*map(_plain, slates)], "feedback": [*map(_plain, events)]}
 
 
-def _plain(row: SlateRow | AnswerRow) -> dict[str, Any]:
-    return {name: value for name, value in asdict(row).items() if name != "user"}
+def _plain(record: SlateRecord | FeedbackRecord) -> dict[str, Any]:
+    return {name: value for name, value in asdict(record).items() if name != "user"}

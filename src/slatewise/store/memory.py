@@ -1,4 +1,4 @@
-"""A store that forgets when the process ends: for tests and first steps, and the plain twin of the others."""
+"""A store in memory: for tests and first steps; nothing survives the process. The plain twin of the others."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,95 +8,99 @@ from typing import Any
 
 from slatewise.store.protocol import (
     OPEN,
-    AnswerRow,
-    BeliefRow,
-    Counts,
+    BeliefRecord,
+    FeedbackRecord,
+    PolicyCounts,
     PolicyTotals,
-    Ready,
     Result,
-    SlateRow,
+    SlateRecord,
     StoreError,
     StoreUnavailableError,
     Transaction,
-    UserRow,
+    UserRecord,
 )
 
 
 @dataclass
 class MemoryTables:
-    """Rows by key, and how to undo what the running transaction changed."""
+    """Records by key, and how to undo the changes of the running transaction."""
 
-    users: dict[str, UserRow] = field(default_factory=dict)
-    beliefs: dict[str, BeliefRow] = field(default_factory=dict)
-    slates: dict[str, SlateRow] = field(default_factory=dict)
-    answers: dict[str, AnswerRow] = field(default_factory=dict)
-    counts: dict[tuple[str, str], Counts] = field(default_factory=dict)
+    users: dict[str, UserRecord] = field(default_factory=dict)
+    beliefs: dict[str, BeliefRecord] = field(default_factory=dict)
+    slates: dict[str, SlateRecord] = field(default_factory=dict)
+    events: dict[str, FeedbackRecord] = field(default_factory=dict)
+    counts: dict[tuple[str, str], PolicyCounts] = field(default_factory=dict)
     undo: list[Callable[[], Any]] = field(default_factory=list)
 
     def put(self, table: dict[Any, Any], key: Any, row: Any) -> None:
-        """Set a row, or remove it if it is None, so that it can be undone."""
+        """Set a record, or delete it if it is None, so that it can be undone."""
         before = dict(table) if row is None else {key: table.get(key)}
         self.undo.append(lambda: _restore(table, before, whole=row is None))
         table[key] = row
         if row is None:
             del table[key]
 
-    def lock(self, user: str) -> UserRow:
-        """Return a user's row; transactions never overlap here."""
-        return self.users.get(user, UserRow(user))
+    def lock(self, user: str) -> UserRecord:
+        """Return a user; transactions never overlap here."""
+        return self.users.get(user, UserRecord(user))
 
-    def save_user(self, row: UserRow) -> None:
-        """Insert or replace a user's row."""
-        self.put(self.users, row.user, row)
+    def save_user(self, user: UserRecord) -> None:
+        """Insert or replace a user."""
+        self.put(self.users, user.user, user)
 
-    def belief(self, user: str) -> BeliefRow:
+    def belief(self, user: str) -> BeliefRecord:
         """Return the cached belief about a user."""
-        return self.beliefs.get(user, BeliefRow(user))
+        return self.beliefs.get(user, BeliefRecord(user))
 
-    def save_belief(self, row: BeliefRow) -> None:
+    def save_belief(self, belief: BeliefRecord) -> None:
         """Insert or replace the cached belief about a user."""
-        self.put(self.beliefs, row.user, row)
+        self.put(self.beliefs, belief.user, belief)
 
-    def slate(self, slate_id: str) -> SlateRow | None:
+    def discard_belief(self, user: str, number: int) -> None:
+        """Delete the cached belief about a user if it was learned from slate `number`, among others."""
+        if user in self.beliefs and self.beliefs[user].covers > number:
+            self.put(self.beliefs, user, None)
+
+    def slate(self, slate_id: str) -> SlateRecord | None:
         """Return one slate."""
         return self.slates.get(slate_id)
 
-    def slates_of(self, user: str) -> list[SlateRow]:
+    def slates_of(self, user: str) -> list[SlateRecord]:
         """Return all slates of a user by number."""
         return sorted((row for row in self.slates.values() if row.user == user), key=lambda row: row.number)
 
-    def add_slate(self, row: SlateRow) -> None:
+    def add_slate(self, slate: SlateRecord) -> None:
         """Record a new slate."""
-        self.put(self.slates, row.slate_id, row)
+        self.put(self.slates, slate.slate_id, slate)
 
-    def change_slate(self, row: SlateRow) -> None:
+    def update_slate(self, slate: SlateRecord) -> None:
         """Record the new status and closing time of a slate."""
-        self.put(self.slates, row.slate_id, row)
+        self.put(self.slates, slate.slate_id, slate)
 
-    def answer(self, event_id: str) -> AnswerRow | None:
+    def feedback(self, event_id: str) -> FeedbackRecord | None:
         """Return one feedback event."""
-        return self.answers.get(event_id)
+        return self.events.get(event_id)
 
-    def answers_to(self, slate_id: str) -> list[AnswerRow]:
-        """Return the feedback events on one slate, in the order they were recorded."""
-        return [row for row in self.answers.values() if row.slate_id == slate_id]
+    def feedback_on(self, slate: SlateRecord) -> list[FeedbackRecord]:
+        """Return the feedback events on one slate, in the order of their arrival."""
+        return [row for row in self.events.values() if row.slate_id == slate.slate_id]
 
-    def answers_of(self, user: str) -> list[AnswerRow]:
-        """Return all feedback events of a user, in the order they were recorded."""
-        return [row for row in self.answers.values() if row.user == user]
+    def feedback_of(self, user: str) -> list[FeedbackRecord]:
+        """Return all feedback events of a user, in the order of their arrival."""
+        return [row for row in self.events.values() if row.user == user]
 
-    def add_answer(self, row: AnswerRow) -> None:
+    def add_feedback(self, event: FeedbackRecord) -> None:
         """Record a feedback event."""
-        if row.event_id in self.answers:
-            raise StoreError("an answer with this event_id is there already")
-        self.put(self.answers, row.event_id, row)
+        if event.event_id in self.events:
+            raise StoreError("there is a feedback event with this event_id already")
+        self.put(self.events, event.event_id, event)
 
-    def count(self, user: str, policy: str, more: Counts) -> None:
-        """Add to what happened to a user under a policy."""
-        before = self.counts.get((user, policy), Counts())
-        self.put(self.counts, (user, policy), Counts(*map(sum, zip(astuple(before), astuple(more), strict=True))))
+    def count(self, user: str, policy: str, more: PolicyCounts) -> None:
+        """Add to the counts of a user under a policy."""
+        before = self.counts.get((user, policy), PolicyCounts())
+        self.put(self.counts, (user, policy), PolicyCounts(*map(sum, zip(astuple(before), astuple(more), strict=True))))
 
-    def expired(self, before: float, limit: int) -> list[SlateRow]:
+    def expired(self, before: float, limit: int) -> list[SlateRecord]:
         """Return open slates created before a time, oldest first."""
         old = (row for row in self.slates.values() if row.status == OPEN and row.created_at < before)
         return sorted(old, key=lambda row: row.created_at)[:limit]
@@ -107,14 +111,14 @@ class MemoryTables:
         return [_totals(name, [one for (_, policy), one in self.counts.items() if policy == name]) for name in policies]
 
     def forget(self, user: str) -> bool:
-        """Remove everything about a user."""
-        tables: tuple[dict[Any, Any], ...] = (self.slates, self.answers)
-        doomed = [(table, key) for table in tables for key, row in table.items() if row.user == user]
-        doomed += [(self.counts, key) for key in self.counts if key[0] == user]
-        doomed += [(table, user) for table in (self.users, self.beliefs) if user in table]
-        for table, key in doomed:
+        """Delete everything about a user; return whether there was anything."""
+        tables: tuple[dict[Any, Any], ...] = (self.slates, self.events)
+        deleted = [(table, key) for table in tables for key, row in table.items() if row.user == user]
+        deleted += [(self.counts, key) for key in self.counts if key[0] == user]
+        deleted += [(table, user) for table in (self.users, self.beliefs) if user in table]
+        for table, key in deleted:
             self.put(table, key, None)
-        return bool(doomed)
+        return bool(deleted)
 
 
 class MemoryStore:
@@ -122,16 +126,16 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.tables = MemoryTables()
-        self.turn = threading.RLock()
+        self.lock = threading.RLock()
         self.is_closed = False
 
-    def submit(self, work: Callable[[Transaction], Result], ready: Ready | None = None) -> Future[Result]:  # noqa: ARG002
-        """Run work at once; undo it if it fails."""
+    def write(self, job: Callable[[Transaction], Result]) -> Future[Result]:
+        """Run a job at once; undo it if it fails."""
         future: Future[Result] = Future()
-        with self.turn:
+        with self.lock:
             try:
                 self._refuse_if_closed()
-                future.set_result(work(self.tables))
+                future.set_result(job(self.tables))
             except BaseException as error:  # noqa: BLE001
                 for undo in reversed(self.tables.undo):
                     undo()
@@ -139,31 +143,31 @@ class MemoryStore:
             self.tables.undo.clear()
         return future
 
-    def read(self, work: Callable[[Transaction], Result]) -> Result:
-        """Run work that only reads."""
-        with self.turn:
+    def read(self, job: Callable[[Transaction], Result]) -> Result:
+        """Run a job that only reads."""
+        with self.lock:
             self._refuse_if_closed()
-            return work(self.tables)
+            return job(self.tables)
 
     def users(self) -> Iterator[str]:
-        """Name all users."""
+        """Iterate over the ids of all users."""
         tables = self.tables
         return iter(self.read(lambda _: sorted({*tables.users, *(row.user for row in tables.slates.values())})))
 
     def vacuum(self) -> None:
-        """Nothing is left behind here."""
+        """Do nothing: deleted rows leave no trace in memory."""
 
     def check(self) -> list[str]:
-        """Nothing can go wrong with files here."""
+        """Return nothing: there are no files to check."""
         return []
 
     def health(self) -> dict[str, float | str]:
         """Return the number of rows."""
         self._refuse_if_closed()
-        return {"kind": "memory", "slates": len(self.tables.slates), "answers": len(self.tables.answers)}
+        return {"kind": "memory", "slates": len(self.tables.slates), "feedback": len(self.tables.events)}
 
     def close(self) -> None:
-        """Forget everything."""
+        """Refuse everything from now on."""
         self.is_closed = True
 
     def _refuse_if_closed(self) -> None:
@@ -181,7 +185,7 @@ def _restore(table: dict[Any, Any], before: dict[Any, Any], whole: bool) -> None
             table[key] = row
 
 
-def _totals(policy: str, counts: list[Counts]) -> PolicyTotals:
+def _totals(policy: str, counts: list[PolicyCounts]) -> PolicyTotals:
     def total(*names: str) -> float:
         values: float = 0.0
         for one in counts:

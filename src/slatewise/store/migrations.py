@@ -64,7 +64,7 @@ MIGRATIONS: list[dict[str, str]] = [
 
 
 def steps_from(version: int, dialect: str, where: str) -> list[str]:
-    """Return the scripts that bring a store of a version up to date; refuse one from the future."""
+    """Return the scripts that bring a store of a version up to date; refuse one written by a newer slatewise."""
     if version > len(MIGRATIONS):
         raise StoreError(
             f"{where} was written by a newer slatewise (its tables are version {version}, this one knows "

@@ -1,4 +1,4 @@
-"""The PostgreSQL store: several processes and machines; a row lock per user keeps their writers apart."""
+"""The PostgreSQL store: for several processes and machines; a row lock per user serializes its writers."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -9,45 +9,45 @@ from typing import Any
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from slatewise.store.postgres_connection import (
-    READING,
-    WRITING,
+    BEGIN_READING,
+    BEGIN_WRITING,
     Address,
     Connection,
-    claim,
     commit,
     connect,
     execute_on,
+    lock_user,
     migrate,
     prepare,
     translated,
 )
-from slatewise.store.postgres_errors import AgainError, LostError
-from slatewise.store.protocol import Ready, Result, StoreUnavailableError, Transaction
-from slatewise.store.transaction import SqlTransaction
+from slatewise.store.postgres_errors import ConnectionLostError, RetryError
+from slatewise.store.protocol import Result, StoreUnavailableError, Transaction
+from slatewise.store.sql import SqlTransaction
 
 N_WRITERS = 8
 N_CONNECTIONS = 12
-N_ATTEMPTS = 4
-LONGEST_QUEUE = 10_000
+MAX_ATTEMPTS = 4
+MAX_QUEUE = 10_000
 SECONDS_TO_CONNECT = 5.0
 TABLES = ["users", "beliefs", "slates", "answers", "counts"]
 
 
 class PostgresStore:
-    """One transaction per work, on a pool of connections; a work that met another one is run again."""
+    """One transaction per job, on a pool of connections; a job that conflicts with another one is run again."""
 
     def __init__(self, address: Address, pool: ConnectionPool[Connection], read_only: bool) -> None:
         self.address = address
         self._pool = pool
         self._read_only = read_only
         self._threads = ThreadPoolExecutor(N_WRITERS, thread_name_prefix="slatewise-writer")
-        self._turn = threading.Lock()
-        self._n_waiting = 0
+        self._lock = threading.Lock()
+        self._n_queued = 0
         self._is_closed = False
 
     @classmethod
     def open(cls, url: str, read_only: bool = False) -> "PostgresStore":
-        """Connect, and make the tables if needed; read_only never writes."""
+        """Connect, and create the tables if needed; read_only never writes."""
         address = Address.of(url)
         migrate(address, read_only)
         pool: ConnectionPool[Connection] = ConnectionPool(
@@ -61,74 +61,74 @@ class PostgresStore:
         )
         return cls(address, pool, read_only)
 
-    def submit(self, work: Callable[[Transaction], Result], ready: Ready | None = None) -> Future[Result]:  # noqa: ARG002
-        """Run work in one transaction on another thread; the future is set once the server has committed it."""
-        with self._turn:
-            if self._is_closed or self._read_only or self._n_waiting >= LONGEST_QUEUE:
+    def write(self, job: Callable[[Transaction], Result]) -> Future[Result]:
+        """Run a job in one transaction on another thread; the future is set once the server has committed it."""
+        with self._lock:
+            if self._is_closed or self._read_only or self._n_queued >= MAX_QUEUE:
                 return self._refused()
-            self._n_waiting += 1
-            future = self._threads.submit(self._write, work)
+            self._n_queued += 1
+            future = self._threads.submit(self._run, job)
         future.add_done_callback(self._note_done)
         return future
 
-    def read(self, work: Callable[[Transaction], Result]) -> Result:
-        """Run work that only reads, in the calling thread, on a snapshot."""
-        return self._read(work)
+    def read(self, job: Callable[[Transaction], Result]) -> Result:
+        """Run a job that only reads, in the calling thread, on a snapshot."""
+        return self._read(job)
 
     def users(self) -> Iterator[str]:
-        """Name all users."""
+        """Iterate over the ids of all users."""
         return iter(self._read(lambda transaction: transaction.users()))
 
     def vacuum(self) -> None:
-        """Rewrite the tables; everybody else waits meanwhile. The server's own WAL and backups are not touched."""
+        """Rewrite the tables while everybody else waits. The server's own WAL and backups are not touched."""
         if self._is_closed or self._read_only:
             self._refused().result()
         with translated(self.address), connect(self.address) as connection:
             connection.execute(f"VACUUM (FULL, ANALYZE) {', '.join(TABLES)}")
 
     def check(self) -> list[str]:
-        """Nothing: PostgreSQL checks its files with tools of its own (pg_amcheck, pg_checksums)."""
+        """Return nothing: PostgreSQL has tools of its own for that (pg_amcheck, pg_checksums)."""
         return []
 
     def health(self) -> dict[str, float | str]:
-        """Return the size of the tables in bytes and the number of waiting writes."""
+        """Return the size of the tables in bytes and the number of queued writes."""
         sql = "SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest(%s::text[]) name"
         with self._connection() as connection, translated(self.address):
             size = connection.execute(sql, (TABLES,)).fetchall()[0][0]
-        return {"kind": "postgresql", "bytes": int(size), "backlog": self._n_waiting}
+        return {"kind": "postgresql", "bytes": int(size), "backlog": self._n_queued}
 
     def close(self) -> None:
-        """Finish what was submitted and disconnect."""
-        with self._turn:
+        """Finish the queued jobs and disconnect."""
+        with self._lock:
             self._is_closed = True
         self._threads.shutdown(wait=True)
         self._pool.close()
 
-    def _write(self, work: Callable[[Transaction], Result]) -> Result:
-        """Run work until it meets nobody, within reason."""
-        for _ in range(N_ATTEMPTS - 1):
+    def _run(self, job: Callable[[Transaction], Result]) -> Result:
+        """Run a job; repeat it after a conflict or a lost connection, a few times."""
+        for _ in range(MAX_ATTEMPTS - 1):
             try:
-                return self._write_once(work)
-            except LostError:
+                return self._run_once(job)
+            except ConnectionLostError:
                 self._pool.check()
-            except AgainError:
+            except RetryError:
                 pass
-        return self._write_once(work)
+        return self._run_once(job)
 
-    def _write_once(self, work: Callable[[Transaction], Result]) -> Result:
+    def _run_once(self, job: Callable[[Transaction], Result]) -> Result:
         with self._connection() as connection, translated(self.address):
             with connection.pipeline():
-                connection.execute(WRITING)
-                transaction = SqlTransaction(execute_on(connection, self.address), claim)
-                result = work(transaction)
+                connection.execute(BEGIN_WRITING)
+                transaction = SqlTransaction(execute_on(connection, self.address), lock_user)
+                result = job(transaction)
                 transaction.finish()
             commit(connection, self.address)
         return result
 
-    def _read(self, work: Callable[[SqlTransaction], Result]) -> Result:
+    def _read(self, job: Callable[[SqlTransaction], Result]) -> Result:
         with self._connection() as connection, translated(self.address):
-            connection.execute(READING)
-            result = work(SqlTransaction(execute_on(connection, self.address)))
+            connection.execute(BEGIN_READING)
+            result = job(SqlTransaction(execute_on(connection, self.address)))
             connection.rollback()
         return result
 
@@ -144,12 +144,10 @@ class PostgresStore:
 
     def _refused(self) -> Future[Any]:
         future: Future[Any] = Future()
-        why = (
-            "was opened for reading only" if self._read_only else f"has {LONGEST_QUEUE} writes waiting; try again later"
-        )
+        why = "was opened for reading only" if self._read_only else f"has {MAX_QUEUE} writes queued; try again later"
         future.set_exception(StoreUnavailableError(f"the store {'is closed' if self._is_closed else why}"))
         return future
 
     def _note_done(self, _future: Future[Any]) -> None:
-        with self._turn:
-            self._n_waiting -= 1
+        with self._lock:
+            self._n_queued -= 1

@@ -12,14 +12,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from slatewise.store import statements
 from slatewise.store.migrations import MIGRATIONS, steps_from
 from slatewise.store.postgres_errors import explained
-from slatewise.store.protocol import StoreError, StoreUncertainError, UserRow
+from slatewise.store.protocol import StoreError, StoreUncertainError, UserRecord
 from slatewise.store.rows import Values, user_values
-from slatewise.store.transaction import Execute
+from slatewise.store.sql import Execute
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 SETTINGS = (
     "SET search_path = slatewise; SET statement_timeout = '10s'; SET lock_timeout = '5s';"
     "SET idle_in_transaction_session_timeout = '60s';"
@@ -31,14 +31,14 @@ SECONDS_TO_CONNECT = 5
 
 @dataclass(frozen=True)
 class Address:
-    """Where a database is; only `where` is for people's eyes, the rest may hold a password."""
+    """Where a database is; only `where` may be shown, the rest may hold a password."""
 
     where: str
     conninfo: str = field(repr=False)
 
     @classmethod
     def of(cls, url: str) -> "Address":
-        """Read a URL; an error does not repeat it."""
+        """Parse a URL; an error does not repeat it."""
         try:
             conninfo = make_conninfo(url, connect_timeout=SECONDS_TO_CONNECT)
             parts = conninfo_to_dict(conninfo)
@@ -51,14 +51,14 @@ class Address:
 
 
 def connect(address: Address) -> Connection:
-    """Open one connection without time limits, for long chores."""
+    """Open one connection without time limits, for maintenance."""
     connection = psycopg.connect(address.conninfo, autocommit=True)
     connection.execute("SET search_path = slatewise")
     return connection
 
 
 def prepare(read_only: bool) -> Callable[[Connection], None]:
-    """Return how every connection of the pool is set up; a server that commits lazily is told not to."""
+    """Return the function that sets up every connection of the pool; asynchronous commit is switched off."""
 
     def configure(connection: Connection) -> None:
         connection.execute(SETTINGS)
@@ -68,13 +68,15 @@ def prepare(read_only: bool) -> Callable[[Connection], None]:
 
 
 def migrate(address: Address, read_only: bool) -> None:
-    """Bring the tables up to date, one process at a time; who only reads wants them so already."""
+    """Bring the tables up to date, one process at a time; a reader expects them to be up to date."""
     with translated(address), connect(address) as connection, connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
         version = _version(connection)
         steps = steps_from(version, "postgresql", address.where)
         if steps and read_only:
-            raise StoreError(f"{address.where} is empty or of an older slatewise; let a server open it once")
+            raise StoreError(
+                f"{address.where} is empty or was written by an older slatewise; let a server open it once"
+            )
         for step in steps if version else ["CREATE SCHEMA IF NOT EXISTS slatewise", *steps]:
             connection.execute(step)
         if steps:
@@ -83,10 +85,10 @@ def migrate(address: Address, read_only: bool) -> None:
 
 
 def execute_on(connection: Connection, address: Address) -> Execute:
-    """Return how a transaction executes statements; in a pipeline only those with rows wait for the server."""
+    """Return the function that executes statements; in a pipeline only those that return rows wait."""
 
     def execute(sql: str, parameters: Values) -> list[Values]:
-        query, has_rows = _spelt(sql)
+        query, has_rows = _translated(sql)
         with translated(address):
             cursor = connection.execute(query, parameters, binary=True)
             return cursor.fetchall() if has_rows else []
@@ -94,14 +96,14 @@ def execute_on(connection: Connection, address: Address) -> Execute:
     return execute
 
 
-def claim(execute: Execute, user: str) -> list[Values]:
-    """Lock the row of a user, made if there is none, and return it."""
-    found = execute(statements.LOCK_USER, (user,))
-    return found or execute(statements.CLAIM_USER, user_values(UserRow(user), (0, 0)))
+def lock_user(execute: Execute, user: str) -> list[Values]:
+    """Lock the row of a user, inserted if there is none, and return it."""
+    rows = execute(statements.LOCK_USER, (user,))
+    return rows or execute(statements.CLAIM_USER, user_values(UserRecord(user), (0, 0)))
 
 
 def commit(connection: Connection, address: Address) -> None:
-    """Commit, and be sure of it; if the connection breaks here, nobody can say whether it was kept."""
+    """Commit, and make sure of it; if the connection breaks here, the outcome is unknown."""
     try:
         done = connection.execute("COMMIT").statusmessage
     except psycopg.OperationalError as error:
@@ -112,18 +114,18 @@ def commit(connection: Connection, address: Address) -> None:
 
 @contextmanager
 def translated(address: Address) -> Iterator[None]:
-    """Turn failures of PostgreSQL into those of a store."""
+    """Turn errors of PostgreSQL into those of a store."""
     try:
         yield
     except psycopg.Error as error:
         raise explained(error, address.where) from error
     except UnicodeEncodeError as error:
-        raise StoreError("text with half a character (a lone surrogate) cannot be stored") from error
+        raise StoreError("text with a lone surrogate cannot be stored") from error
 
 
 @cache
-def _spelt(sql: str) -> tuple[Any, bool]:
-    """Return a statement with PostgreSQL's placeholders, and whether it answers with rows."""
+def _translated(sql: str) -> tuple[Any, bool]:
+    """Return a statement with PostgreSQL's placeholders, and whether it returns rows."""
     return sql.replace("?", "%s"), sql.startswith("SELECT") or "RETURNING" in sql
 
 

@@ -1,31 +1,27 @@
-"""What a store keeps and promises: slates and answers are the truth, beliefs are caches that carry a checksum."""
+"""What a store keeps and promises: slates and feedback are the log; beliefs are a cache that carries a checksum."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from slatewise.frozen import changed
-
 Result = TypeVar("Result")
-Ready = Callable[[float], bool]
-"""Says whether a work can run without waiting for something else, now or within so many seconds."""
 ItemId = int | str
 
 OPEN, CLOSED, WITHDRAWN = "open", "closed", "withdrawn"
-"""What a slate can be: waiting for answers, counted, or replaced before anyone answered it."""
+"""The status of a slate: waiting for feedback, counted, or replaced before anybody clicked in it."""
 
 
 class StoreError(Exception):
-    """The store could not do what it was asked; nothing of it was kept."""
+    """The store could not do what it was asked to do; nothing was written."""
 
 
 class StoreFullError(StoreError):
-    """There is no room to write; reading goes on, and writing resumes when there is room again."""
+    """There is no space left to write; reading goes on, and writing resumes once there is space."""
 
 
 class StoreDamagedError(StoreError):
-    """A row of the log does not match its checksum, or the file is not a whole store."""
+    """A row of the log does not match its checksum, or the file is not an intact store."""
 
 
 class StoreUnavailableError(StoreError):
@@ -33,12 +29,12 @@ class StoreUnavailableError(StoreError):
 
 
 class StoreUncertainError(StoreUnavailableError):
-    """The connection was lost during COMMIT: it may have been kept or not; sending the same event again is safe."""
+    """The connection was lost during COMMIT: the write may or may not be durable; resending the event is safe."""
 
 
 @dataclass(frozen=True)
-class SlateRow:
-    """A slate as it was shown, the `number`-th of its user, from 0; items by id, as the catalogue of the day had them.
+class SlateRecord:
+    """A slate as it was shown, number `number` of its user, counted from 0; items by id as of that day's catalog.
 
     `variety` is the mean of 1 − Jaccard similarity over its pairs of items. Times are seconds since 1970.
     """
@@ -54,13 +50,13 @@ class SlateRow:
     status: str = OPEN
     closed_at: float | None = None
 
-    def closed(self, at: float) -> "SlateRow":
-        """Return the same slate, counted."""
-        return changed(self, status=CLOSED, closed_at=at)
+    def with_status(self, status: str, at: float) -> "SlateRecord":
+        """Return the same slate with another status, set at a time."""
+        return replace(self, status=status, closed_at=at)
 
 
 @dataclass(frozen=True)
-class AnswerRow:
+class FeedbackRecord:
     """One feedback event on a slate; an item counts as clicked if it was clicked more often than retracted."""
 
     event_id: str
@@ -71,43 +67,42 @@ class AnswerRow:
     final: bool
     received_at: float
 
-    def says_the_same_as(self, other: "AnswerRow") -> bool:
-        """Whether two events differ in nothing but the time they came."""
+    def has_same_content(self, other: "FeedbackRecord") -> bool:
+        """Return whether two events differ in nothing but the time of arrival."""
         return replace(self, received_at=other.received_at) == other
 
 
 @dataclass(frozen=True)
-class UserRow:
-    """A user: `stamp` changes with every write.
+class UserRecord:
+    """A user; `version` changes with every write and is empty for a user never seen.
 
-    A user never seen has an empty stamp. A row that did not match its checksum is returned with damaged = True;
-    n_slates is then counted anew from the log.
+    A row that does not match its checksum is returned with damaged = True and n_slates counted from the log.
     """
 
     user: str
-    stamp: str = ""
+    version: str = ""
     n_slates: int = 0
     damaged: bool = False
 
 
 @dataclass(frozen=True)
-class BeliefRow:
-    """What was learnt about a user, a cache: the fold of all counted slates with numbers below `covers`.
+class BeliefRecord:
+    """The cached belief about a user, learned from all counted slates with numbers below `covers`.
 
-    `space` names the policy and the catalogue that it belongs to. Without content there is none; one that did not
+    `key` identifies the policy, its options and the catalog. Without content there is no belief; one that does not
     match its checksum is returned without content and with damaged = True.
     """
 
     user: str
-    space: str = ""
+    key: str = ""
     covers: int = 0
     content: bytes | None = None
     damaged: bool = False
 
 
 @dataclass(frozen=True)
-class Counts:
-    """What happened to one user under one policy: closed slates, items in them, clicks, summed variety."""
+class PolicyCounts:
+    """What happened to one user under one policy: closed slates, items on them, clicks, summed variety."""
 
     slates: int = 0
     shown: int = 0
@@ -134,84 +129,87 @@ class PolicyTotals:
 
 
 class Transaction(Protocol):
-    """Reads and writes that happen together or not at all."""
+    """Reads and writes that take effect together or not at all."""
 
-    def lock(self, user: str) -> UserRow:
-        """Return a user's row and keep every other writer of this user waiting until the transaction ends.
+    def lock(self, user: str) -> UserRecord:
+        """Return a user and make every other writer of this user wait until the transaction ends.
 
         Inside `Store.read` it only reads.
         """
 
-    def save_user(self, row: UserRow) -> None:
-        """Insert or replace a user's row."""
+    def save_user(self, user: UserRecord) -> None:
+        """Insert or replace a user."""
 
-    def belief(self, user: str) -> BeliefRow:
+    def belief(self, user: str) -> BeliefRecord:
         """Return the cached belief about a user."""
 
-    def save_belief(self, row: BeliefRow) -> None:
+    def save_belief(self, belief: BeliefRecord) -> None:
         """Insert or replace the cached belief about a user."""
 
-    def slate(self, slate_id: str) -> SlateRow | None:
+    def discard_belief(self, user: str, number: int) -> None:
+        """Delete the cached belief about a user if it was learned from slate `number`, among others."""
+
+    def slate(self, slate_id: str) -> SlateRecord | None:
         """Return one slate."""
 
-    def slates_of(self, user: str) -> list[SlateRow]:
+    def slates_of(self, user: str) -> list[SlateRecord]:
         """Return all slates of a user by number."""
 
-    def add_slate(self, row: SlateRow) -> None:
+    def add_slate(self, slate: SlateRecord) -> None:
         """Record a new slate."""
 
-    def change_slate(self, row: SlateRow) -> None:
+    def update_slate(self, slate: SlateRecord) -> None:
         """Record the new status and closing time of a slate."""
 
-    def answer(self, event_id: str) -> AnswerRow | None:
+    def feedback(self, event_id: str) -> FeedbackRecord | None:
         """Return one feedback event."""
 
-    def answers_to(self, slate_id: str) -> list[AnswerRow]:
-        """Return the feedback events on one slate, in the order they were recorded."""
+    def feedback_on(self, slate: SlateRecord) -> list[FeedbackRecord]:
+        """Return the feedback events on one slate in the order of their arrival."""
 
-    def answers_of(self, user: str) -> list[AnswerRow]:
-        """Return all feedback events of a user, in the order they were recorded."""
+    def feedback_of(self, user: str) -> list[FeedbackRecord]:
+        """Return all feedback events of a user in the order of their arrival."""
 
-    def add_answer(self, row: AnswerRow) -> None:
+    def add_feedback(self, event: FeedbackRecord) -> None:
         """Record a feedback event; its id must be new."""
 
-    def count(self, user: str, policy: str, more: Counts) -> None:
-        """Add to what happened to a user under a policy."""
+    def count(self, user: str, policy: str, more: PolicyCounts) -> None:
+        """Add to the counts of a user under a policy."""
 
-    def expired(self, before: float, limit: int) -> list[SlateRow]:
+    def expired(self, before: float, limit: int) -> list[SlateRecord]:
         """Return open slates created before a time, oldest first."""
 
     def totals(self) -> list[PolicyTotals]:
         """Return sums over all users, one per policy, by name."""
 
     def forget(self, user: str) -> bool:
-        """Remove everything about a user; say whether there was anything."""
+        """Delete everything about a user; return whether there was anything."""
 
 
 class Store(Protocol):
-    """A place that keeps slates, answers and beliefs."""
+    """Keeps slates, feedback and beliefs."""
 
-    def submit(self, work: Callable[[Transaction], Result], ready: Ready | None = None) -> Future[Result]:
-        """Run work in one transaction; the future is set once it is durable, or to the error, when nothing was kept.
+    def write(self, job: Callable[[Transaction], Result]) -> Future[Result]:
+        """Queue a job that runs in one transaction; the future is set once it is durable, or to the error.
 
-        Work must touch one user at most, may be run again from the start, and must not wait for another submission.
-        What `ready` says is only advice: a store that runs one work at a time lets others go first until it is true.
+        A job touches at most one user, is short, may be run again from the start, and never waits for another job.
+        If it fails, nothing of it is written.
         """
 
-    def read(self, work: Callable[[Transaction], Result]) -> Result:
-        """Run work that only reads, in the calling thread, on a consistent snapshot of what is durable."""
+    def read(self, job: Callable[[Transaction], Result]) -> Result:
+        """Run a job that only reads, in the calling thread, on a consistent snapshot of what is durable."""
 
     def users(self) -> Iterator[str]:
-        """Name all users."""
+        """Iterate over the ids of all users."""
 
     def vacuum(self) -> None:
-        """Give unused space back and leave no trace of what was forgotten."""
+        """Return unused space to the system and leave no trace of forgotten users."""
 
     def check(self) -> list[str]:
         """Return what the database itself finds wrong with its files and indexes; it reads all of them."""
 
     def health(self) -> dict[str, float | str]:
-        """Return figures for operators: size, backlog, and the like; raise StoreError if the store does not answer."""
+        """Return figures for operators, such as size and backlog; raise StoreError if the store does not answer."""
 
     def close(self) -> None:
-        """Finish what was submitted and let go; submitting afterwards fails with StoreUnavailableError."""
+        """Finish the queued jobs and close; writing afterwards fails with StoreUnavailableError."""

@@ -12,79 +12,71 @@ from typing import Any
 
 import apsw
 
-from slatewise.store.checkpoints import Checkpoints
-from slatewise.store.group_commit import GroupCommit, Host
-from slatewise.store.protocol import Ready, Result, StoreUnavailableError, Transaction
-from slatewise.store.sqlite_file import check_place, connect_reader, connect_writer, own, run
-from slatewise.store.transaction import SqlTransaction
+from slatewise.store.protocol import Result, StoreUnavailableError, Transaction
+from slatewise.store.sql import SqlTransaction
+from slatewise.store.sqlite_connection import check_location, connect_reader, connect_writer, execute, lock_file
+from slatewise.store.sqlite_writer import Checkpoints, SqliteWriter
 
-KEPT_READERS = 8
+MAX_IDLE_READERS = 8
 
 
 class SqliteStore:
-    """WAL, synchronous = FULL, one writing thread with group commit, readers on snapshots beside it."""
+    """WAL, synchronous = FULL, one writer thread with group commit; readers on snapshots do not wait for it."""
 
-    def __init__(self, path: Path, writer: GroupCommit | None, lock: int | None) -> None:
+    def __init__(self, path: Path, writer: SqliteWriter | None, lock: int | None) -> None:
         self.path = path
         self._writer = writer
         self._lock = lock
         self._readers: list[apsw.Connection] = []
-        self._turn = threading.Lock()
+        self._readers_lock = threading.Lock()
         self._is_closed = False
 
     @classmethod
     def open(cls, name: str, read_only: bool = False) -> "SqliteStore":
-        """Open a store, making it if needed; read_only works beside the process that owns it."""
+        """Open a store, created if needed; read_only works next to the process that owns it."""
         if not name:
             raise ValueError("sqlite:/// names no file; give sqlite:///slates.db")
         path = Path(name).absolute()
-        check_place(path)
+        check_location(path)
         if read_only:
             connect_reader(path).close()
             return cls(path, None, None)
-        lock = own(path)
+        lock = lock_file(path)
         try:
-            return cls(path, GroupCommit(connect_writer(path), Checkpoints(connect_writer(path))), lock)
+            return cls(path, SqliteWriter(connect_writer(path), Checkpoints(connect_writer(path))), lock)
         except BaseException:
             os.close(lock)
             raise
 
-    def submit(self, work: Callable[[Transaction], Result], ready: Ready | None = None) -> Future[Result]:
-        """Run work in one transaction, with whatever else waits; the future is set once it is on the disk."""
-        if self._writer is None:
-            return _refused()
-        return self._writer.submit(work, ready)
+    def write(self, job: Callable[[Transaction], Result]) -> Future[Result]:
+        """Queue a job; the future is set once it is on the disk."""
+        return _refused() if self._writer is None else self._writer.submit(job)
 
-    def work_in(self, host: Host | None) -> None:
-        """Run works in the thread of a host from now on; committing stays in the writing thread."""
-        if self._writer is not None:
-            self._writer.host = host
-
-    def read(self, work: Callable[[Transaction], Result]) -> Result:
-        """Run work that only reads, in the calling thread, on a snapshot."""
-        return self._read(work)
+    def read(self, job: Callable[[Transaction], Result]) -> Result:
+        """Run a job that only reads, in the calling thread, on a snapshot."""
+        return self._read(job)
 
     def users(self) -> Iterator[str]:
-        """Name all users."""
+        """Iterate over the ids of all users."""
         return iter(self._read(lambda transaction: transaction.users()))
 
     def vacuum(self) -> None:
-        """Rewrite the file without gaps and empty the WAL, so that no byte of what was forgotten is left."""
-        chore: Future[None] = _refused() if self._writer is None else self._writer.between_commits(_vacuum)
-        chore.result()
+        """Rewrite the file without gaps and empty the WAL, so that no byte of a forgotten user is left."""
+        done: Future[None] = _refused() if self._writer is None else self._writer.between_commits(_vacuum)
+        done.result()
 
     def check(self) -> list[str]:
-        """Return what SQLite finds wrong with pages and indexes; flipped bits within rows are found by checksums."""
+        """Return what SQLite finds wrong with pages and indexes; checksums find flipped bits within rows."""
         connection = self._take_reader()
         try:
-            found = [line for (line,) in run(connection, "PRAGMA integrity_check")]
+            lines = [line for (line,) in execute(connection, "PRAGMA integrity_check")]
         finally:
             self._give_back(connection)
-        return [] if found == ["ok"] else found
+        return [] if lines == ["ok"] else lines
 
     def health(self) -> dict[str, float | str]:
-        """Return sizes in bytes and the number of waiting writes."""
-        self._read(lambda transaction: transaction.answer(""))
+        """Return sizes in bytes, the number of queued writes, and how far checkpoints lag behind."""
+        self._read(lambda transaction: transaction.feedback(""))
         wal = self.path.with_name(f"{self.path.name}-wal")
         return {
             "kind": "sqlite",
@@ -92,11 +84,12 @@ class SqliteStore:
             "wal_bytes": wal.stat().st_size if wal.exists() else 0,
             "free_bytes": shutil.disk_usage(self.path.parent).free,
             "backlog": 0 if self._writer is None else self._writer.backlog(),
+            "checkpoint_lag_pages": 0 if self._writer is None else self._writer.checkpoints.lag_pages,
         }
 
     def close(self) -> None:
-        """Finish what was submitted, copy the WAL into the file and let go of it."""
-        with self._turn:
+        """Finish the queued jobs, copy the WAL into the file and close it."""
+        with self._readers_lock:
             if self._is_closed:
                 return
             self._is_closed = True
@@ -111,16 +104,16 @@ class SqliteStore:
         if self._lock is not None:
             os.close(self._lock)
 
-    def _read(self, work: Callable[[SqlTransaction], Result]) -> Result:
+    def _read(self, job: Callable[[SqlTransaction], Result]) -> Result:
         connection = self._take_reader()
         try:
-            run(connection, "BEGIN")
-            return work(SqlTransaction(partial(run, connection)))
+            execute(connection, "BEGIN")
+            return job(SqlTransaction(partial(execute, connection)))
         finally:
             self._give_back(connection)
 
     def _take_reader(self) -> apsw.Connection:
-        with self._turn:
+        with self._readers_lock:
             if self._is_closed:
                 raise StoreUnavailableError("the store is closed")
             if self._readers:
@@ -131,16 +124,16 @@ class SqliteStore:
         """End a reader's transaction and keep it for the next, unless there are enough or the store was closed."""
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        with self._turn:
-            if not self._is_closed and len(self._readers) < KEPT_READERS:
+        with self._readers_lock:
+            if not self._is_closed and len(self._readers) < MAX_IDLE_READERS:
                 self._readers.append(connection)
                 return
         connection.close()
 
 
 def _vacuum(connection: apsw.Connection) -> None:
-    run(connection, "VACUUM")
-    is_busy = run(connection, "PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+    execute(connection, "VACUUM")
+    is_busy = execute(connection, "PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
     if is_busy:
         raise StoreUnavailableError("a long read kept the old content of the store; try again when it has ended")
 

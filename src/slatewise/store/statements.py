@@ -1,11 +1,11 @@
-"""What SQL stores say to their database; the same words for SQLite and PostgreSQL, ? for parameters."""
+"""The SQL of both databases, with ? for parameters; table and column names are those of `migrations`."""
 
 USER = "SELECT user_id, stamp, n_slates, logged_slates, logged_answers, checksum FROM users"
 SLATE = (
     "SELECT slate_id, user_id, number, created_at, catalog, policy, items, variety, status, closed_at, checksum"
     " FROM slates"
 )
-ANSWER = "SELECT event_id, slate_id, user_id, clicked, retracted, final, received_at, checksum FROM answers"
+FEEDBACK = "SELECT event_id, slate_id, user_id, clicked, retracted, final, received_at, checksum FROM answers"
 
 FIND_USER = USER + " WHERE user_id = ?"
 LOCK_USER = FIND_USER + " FOR UPDATE"
@@ -14,14 +14,11 @@ FIND_BELIEF = "SELECT user_id, space, covers, belief, checksum FROM beliefs WHER
 FIND_SLATE = SLATE + " WHERE slate_id = ?"
 SLATES_OF = SLATE + " WHERE user_id = ? ORDER BY number"
 EXPIRED = SLATE + " WHERE status = 'open' AND created_at < ? ORDER BY created_at LIMIT ? OFFSET ?"
-FIND_ANSWER = ANSWER + " WHERE event_id = ?"
-ANSWERS_TO = (
-    "SELECT event_id, slate_id, user_id, clicked, retracted, final, received_at, checksum FROM answers"
-    " WHERE user_id = (SELECT user_id FROM slates WHERE slate_id = ?) AND slate_id = ? ORDER BY arrival"
-)
-ANSWERS_OF = ANSWER + " WHERE user_id = ? ORDER BY arrival"
+FIND_FEEDBACK = FEEDBACK + " WHERE event_id = ?"
+FEEDBACK_ON = FEEDBACK + " WHERE user_id = ? AND slate_id = ? ORDER BY arrival"
+FEEDBACK_OF = FEEDBACK + " WHERE user_id = ? ORDER BY arrival"
 N_SLATES_OF = "SELECT count(*) FROM slates WHERE user_id = ?"
-N_ANSWERS_OF = "SELECT count(*) FROM answers WHERE user_id = ?"
+N_FEEDBACK_OF = "SELECT count(*) FROM answers WHERE user_id = ?"
 USERS = "SELECT user_id FROM users WHERE stamp <> '' UNION SELECT user_id FROM slates ORDER BY user_id"
 
 ADD_USER = (
@@ -31,7 +28,7 @@ ADD_USER = (
 CLAIM_USER = ADD_USER + (
     " user_id = excluded.user_id RETURNING user_id, stamp, n_slates, logged_slates, logged_answers, checksum"
 )
-"""Changes nothing of a row that is there, but locks and returns it."""
+"""Locks and returns a row; one that exists is not changed."""
 SAVE_USER = ADD_USER + (
     " stamp = excluded.stamp, n_slates = excluded.n_slates, logged_slates = excluded.logged_slates,"
     " logged_answers = excluded.logged_answers, checksum = excluded.checksum"
@@ -41,12 +38,13 @@ SAVE_BELIEF = (
     " ON CONFLICT (user_id) DO UPDATE SET"
     " space = excluded.space, covers = excluded.covers, belief = excluded.belief, checksum = excluded.checksum"
 )
+DISCARD_BELIEF = "DELETE FROM beliefs WHERE user_id = ? AND covers > ?"
 ADD_SLATE = (
     "INSERT INTO slates (slate_id, user_id, number, created_at, catalog, policy, items, variety, status, closed_at,"
     " checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-CHANGE_SLATE = "UPDATE slates SET status = ?, closed_at = ?, checksum = ? WHERE slate_id = ?"
-ADD_ANSWER = (
+UPDATE_SLATE = "UPDATE slates SET status = ?, closed_at = ?, checksum = ? WHERE slate_id = ?"
+ADD_FEEDBACK = (
     "INSERT INTO answers (event_id, slate_id, user_id, clicked, retracted, final, received_at, checksum)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )

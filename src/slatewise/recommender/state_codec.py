@@ -1,4 +1,4 @@
-"""A policy's state of one user as bytes, and back: named arrays in safetensors, symmetric matrices as triangles."""
+"""The state of one user as bytes and back: named arrays in safetensors, symmetric matrices as triangles."""
 
 import json
 import math
@@ -23,7 +23,7 @@ def to_bytes(state: State) -> bytes:
 
 
 def from_bytes(content: bytes) -> State:
-    """Decode what `to_bytes` made; a ValueError says that it is something else."""
+    """Decode the bytes of `to_bytes`; anything else is a ValueError."""
     try:
         return dict(_unpacked(name, array) for name, array in load(content).items())
     except (SafetensorError, KeyError) as error:
@@ -59,7 +59,7 @@ def _unpacked(name: str, array: NDArray[np.generic]) -> tuple[str, NDArray[np.ge
 
 @lru_cache(maxsize=64)
 def _header(layout: tuple[tuple[str, str, tuple[int, ...]], ...]) -> bytes:
-    """Return the head of a safetensors file for arrays that follow in this order (all policies' states have few)."""
+    """Return the header of a safetensors file for arrays that follow in this order."""
     entries, start = {}, 0
     for name, kind, shape in layout:
         end = start + np.dtype(kind).itemsize * math.prod(shape)

@@ -1,0 +1,160 @@
+"""What the recommender returns: slates with reasons, what it believes about a user, how policies compare."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from slatewise.store.protocol import ItemId
+
+if TYPE_CHECKING:
+    from slatewise.policies import Policy
+
+POPULAR, SIMILAR, EXPLORING = "popular", "similar to what you clicked", "exploring"
+REASONS = (POPULAR, SIMILAR, EXPLORING)
+"""Why an item is on a slate."""
+
+
+class RequestError(ValueError):
+    """A request that cannot be served: it names something unknown or contradicts itself; nothing was changed."""
+
+
+class UnknownSlateError(RequestError):
+    """Feedback on a slate that was never shown, or whose user was forgotten."""
+
+
+class ConflictError(RequestError):
+    """An event id that was used before with different content."""
+
+
+@dataclass(frozen=True)
+class PolicyShare:
+    """A policy to serve: a name from POLICIES with options, or a policy object, and its share of the users.
+
+    >>> PolicyShare("dc2b", share=0.1, options={"temperature": 0})
+    PolicyShare(policy='dc2b', share=0.1, options={'temperature': 0})
+    """
+
+    policy: "str | Policy"
+    share: float = 1.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SlateItem:
+    """One item of a slate and why it is there.
+
+    probability ± deviation: of a click, None if the policy has no belief; diversity_gain: what the item adds to the
+    variety of the slate, in the policy's units; reason: one of POPULAR, SIMILAR, EXPLORING; because: the id of the
+    clicked item that it is similar to, and that item's title.
+    """
+
+    id: ItemId
+    title: str
+    categories: tuple[str, ...]
+    probability: float | None
+    deviation: float | None
+    diversity_gain: float
+    reason: str
+    because: ItemId | None = None
+    because_title: str | None = None
+
+
+@dataclass(frozen=True)
+class Slate:
+    """A recorded list of items to show, number `number` of its user, counted from 0; feedback names its slate_id."""
+
+    slate_id: str
+    user: str
+    number: int
+    policy: str
+    variety: float
+    items: tuple[SlateItem, ...]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The slate that would be chosen now; nothing was recorded, and it takes no feedback."""
+
+    user: str
+    number: int
+    policy: str
+    variety: float
+    items: tuple[SlateItem, ...]
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What became of a feedback event.
+
+    duplicate: it had arrived before; closed: the slate is now counted; late: it was counted before the event arrived.
+    """
+
+    slate_id: str
+    event_id: str
+    duplicate: bool
+    closed: bool
+    late: bool
+
+
+@dataclass(frozen=True)
+class CategoryView:
+    """What is believed about a category: lift ± deviation over the average user, and what was shown and clicked.
+
+    The lift is the change in click probability, or in its logit, that the belief expects of the category's items;
+    None if the policy has no belief.
+    """
+
+    name: str
+    lift: float | None
+    deviation: float | None
+    shown: int
+    clicked: int
+
+
+@dataclass(frozen=True)
+class Round:
+    """One counted slate in a user's history; x and y are the belief after it in two dimensions, if it has one."""
+
+    number: int
+    policy: str
+    shown: int
+    clicks: int
+    variety: float
+    x: float | None
+    y: float | None
+
+
+@dataclass(frozen=True)
+class UserView:
+    """What the recommender believes about a user; landmarks are categories (name, x, y) in the plane of the rounds."""
+
+    user: str
+    policy: str
+    slates: int
+    clicks: int
+    categories: tuple[CategoryView, ...]
+    rounds: tuple[Round, ...]
+    landmarks: tuple[tuple[str, float, float], ...] = ()
+    liked: tuple[tuple[ItemId, str], ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its 95 % confidence interval; None where there is too little data."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class PolicyResult:
+    """How a policy does; users are the unit of its confidence intervals, since users were assigned."""
+
+    policy: str
+    share: float
+    users: int
+    slates: int
+    clicks: int
+    click_rate: Interval
+    diversity: Interval
