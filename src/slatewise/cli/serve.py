@@ -26,7 +26,9 @@ def serve(
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 picks a free one.  [default: 8000]")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; more than one requires PostgreSQL.  [default: 1]")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; more than one requires PostgreSQL.  [default: 1]")
+    ] = None,
     keys: Annotated[Path | None, typer.Option(help="File of API keys.  [default: keys.json, if it exists]")] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A host name by which clients call the service; may be repeated.")

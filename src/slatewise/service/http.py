@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -149,9 +148,10 @@ class JsonResponse(Response):
 
 def to_json(view: Any) -> bytes:
     """Write a view as JSON; a number that JSON cannot express becomes null."""
-    return _adapter_of(type(view)).dump_json(view)
+    kind = type(view)
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind].dump_json(view)
 
 
-@cache
-def _adapter_of(kind: type) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+_adapters: dict[type, TypeAdapter[Any]] = {}

@@ -66,15 +66,15 @@ class Log:
         at = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
         self._write("error", "failure", id=request_id, kind=type(error).__name__, at=at)
 
-    def event(self, name: str, **details: Any) -> None:
+    def event(self, event: str, /, **details: Any) -> None:
         """Log something that happened to the service itself."""
-        self._write("info", name, **details)
+        self._write("info", event, **details)
 
     def hashed(self, user: str) -> str:
         """Return a name for a user that can be traced back to them only with the salt."""
         return hashlib.blake2b(user.encode(), digest_size=8, key=self.salt).hexdigest()
 
-    def _write(self, level: str, event: str, **details: Any) -> None:
+    def _write(self, level: str, event: str, /, **details: Any) -> None:
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         self.file.write(json.dumps({"time": time, "level": level, "event": event, **details}) + "\n")
         self.file.flush()

@@ -85,7 +85,7 @@ class Metrics:
         return generate_latest(registry) + generate_latest(own)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Gauges:
     """What is read from the store and the recommender when Prometheus asks; an empty `store` means it is down."""
 

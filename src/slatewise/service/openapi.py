@@ -83,7 +83,7 @@ def _operation(endpoint: Endpoint, schemas: Schemas) -> Json:
     operation: Json = {
         "summary": words.split("\n", 1)[0].rstrip("."),
         "description": words,
-        "operationId": endpoint.handler.__name__,  # type: ignore[attr-defined]
+        "operationId": endpoint.handler.__name__,
         "x-scopes": list(endpoint.scopes),
         "parameters": _parameters(endpoint, schemas),
         "responses": {str(status): _response(endpoint, status, schemas) for status in endpoint.responses} | _problems(),

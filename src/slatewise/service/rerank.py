@@ -1,6 +1,7 @@
 """A varied top k of candidates that somebody else has scored: `slatewise.diversify` over HTTP."""
 
 import uuid
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from slatewise.recommender.types import RequestError
 from slatewise.service.http import JsonResponse, to_json
 from slatewise.service.schemas import MAX_VECTOR_NUMBERS, RankedItem, RankedVector, RerankBody, RerankResults
 from slatewise.service.state import state_of
-from slatewise.slates import diversify
 
 
 async def rerank(request: Request, body: RerankBody) -> Response:
@@ -28,6 +28,8 @@ async def rerank(request: Request, body: RerankBody) -> Response:
 
 def _reranked(catalog: Catalog, body: RerankBody) -> bytes:
     """Choose, and write the result as JSON."""
+    from slatewise.slates import diversify
+
     if (body.items is None) == (body.vectors is None and body.categories is None):
         raise RequestError("send either items of the catalog, or vectors or categories for each score")
     features = _sent_features(body) if body.items is None else _catalog_features(catalog, body.items)
@@ -61,25 +63,25 @@ def _matrix(vectors: list[list[float]]) -> np.ndarray[Any, np.dtype[np.float64]]
 
 
 def _catalog_features(catalog: Catalog, items: list[int | str]) -> dict[str, Any]:
-    numbers = [_number(catalog, item) for item in items]
-    if None in numbers:
-        raise RequestError(f"the item at index {numbers.index(None)} of items is not in the catalog")
-    if len(set(numbers)) < len(numbers):
+    rows = [_row(catalog, item, index) for index, item in enumerate(items)]
+    if len(set(rows)) < len(rows):
         raise RequestError("an item is listed twice; list each item once")
-    features: dict[str, Any] = {"vectors": catalog.vectors[numbers]}
+    features: dict[str, Any] = {"vectors": catalog.vectors[rows]}
     if catalog.n_categories:
-        features["categories"] = catalog.categories[numbers]
+        features["categories"] = catalog.categories[rows]
     return features
 
 
-def _number(catalog: Catalog, item: int | str) -> int | None:
+def _row(catalog: Catalog, item: int | str, index: int) -> int:
     """Return the row of an item in the catalog; JSON has UUIDs as text."""
-    if catalog.item_ids.kind != "uuid" or not isinstance(item, str):
-        return catalog.item_ids.find(item)
-    try:
-        return catalog.item_ids.find(uuid.UUID(item))
-    except ValueError:
-        return None
+    key: object = item
+    if catalog.item_ids.kind == "uuid":
+        with suppress(ValueError):
+            key = uuid.UUID(str(item))
+    row = catalog.item_ids.find(key)
+    if row is None:
+        raise RequestError(f"the item at position {index} of items is not in the catalog")
+    return row
 
 
 def _check_lengths(body: RerankBody, features: dict[str, Any]) -> None:

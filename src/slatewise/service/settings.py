@@ -84,7 +84,9 @@ class Settings(BaseSettings):
             value = {name.strip(): share or 1.0 for name, _, share in parts}
         if not isinstance(value, dict):
             return value
-        return {name: {"share": entry} if isinstance(entry, str | float | int) else entry for name, entry in value.items()}
+        return {
+            name: {"share": entry} if isinstance(entry, str | float | int) else entry for name, entry in value.items()
+        }
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod

@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from slatewise.recommender.types import Receipt, Slate, SlateRequest
+from slatewise.recommender.recommend import SlateRequest
+from slatewise.recommender.types import Receipt, Slate
 from slatewise.service.errors import INTERNAL, problem_of
 from slatewise.service.http import JsonResponse
 from slatewise.service.logs import record_of
@@ -29,7 +30,7 @@ async def create_slate(request: Request, body: SlateBody) -> Response:
     record_of(request.scope).user = body.user
     wanted = SlateRequest(**{name: value for name, value in body if name != "preview"})
     if body.preview:
-        preview = await state.run(state.recommender.preview, wanted)
+        preview = await state.run(state.recommender.preview_of, wanted)
         state.metrics.count_preview(preview)
         return JsonResponse(preview)
     slate = await _recorded_slate(state, wanted)
@@ -40,12 +41,12 @@ async def create_slate(request: Request, body: SlateBody) -> Response:
 async def _recorded_slate(state: ServiceState, wanted: SlateRequest) -> Slate:
     """Draft a slate in a worker thread, then record it; if the user changed in between, draft again."""
     recommender = state.recommender
-    for _ in range(recommender.MAX_ATTEMPTS):
+    for _ in range(recommender.max_attempts):
         draft = await state.run(recommender.draft, wanted)
         slate = await asyncio.wrap_future(recommender.record(draft))
         if slate is not None:
             return slate
-    raise StoreUnavailableError("the user's state kept changing while slates were being chosen; try again")
+    raise StoreUnavailableError("this user changes too often to be served now; try again later")
 
 
 def _feedback_kind(body: Any) -> str:
