@@ -9,7 +9,7 @@ import psycopg
 import psycopg.sql
 
 from slatewise.store import Store
-from slatewise.store.protocol import AnswerRow, BeliefRow, SlateRow, Transaction, UserRow
+from slatewise.store.protocol import FeedbackRecord, BeliefRecord, SlateRecord, Transaction, UserRecord
 from tests.postgres import Server
 
 NASTY = [
@@ -25,35 +25,35 @@ NASTY = [
 ]
 
 
-def slate(user: str, number: int, **changes: Any) -> SlateRow:
+def slate(user: str, number: int, **changes: Any) -> SlateRecord:
     """A slate with a bit of everything."""
     items = (number, str(number), 2**70, "ü\n", -1)
     given = {"created_at": 1e9 + number / 3, "catalog": "cat", "policy": "dc2b", "items": items, "variety": 0.1 + 0.2}
-    return SlateRow(**{"slate_id": f"slate {number} of {user}", "user": user, "number": number, **given, **changes})
+    return SlateRecord(**{"slate_id": f"slate {number} of {user}", "user": user, "number": number, **given, **changes})
 
 
-def answer(user: str, number: int, event: str = "", **changes: Any) -> AnswerRow:
+def answer(user: str, number: int, event: str = "", **changes: Any) -> FeedbackRecord:
     """An answer to such a slate."""
     given = {"clicked": (number, "ü\n"), "retracted": (str(number),), "final": True, "received_at": 2e9 + number / 7}
     event_id = f"answer {number} of {user}{event}"
-    return AnswerRow(
+    return FeedbackRecord(
         **{"event_id": event_id, "slate_id": f"slate {number} of {user}", "user": user, **given, **changes}
     )
 
 
-def user_row(user: str) -> UserRow:
+def user_row(user: str) -> UserRecord:
     """The row of a user who was given three slates."""
-    return UserRow(user, f"stamp of {user}", 3)
+    return UserRecord(user, f"stamp of {user}", 3)
 
 
-def belief(user: str) -> BeliefRow:
+def belief(user: str) -> BeliefRecord:
     """What was learnt about such a user."""
-    return BeliefRow(user, "space", 2, user.encode() * 20)
+    return BeliefRecord(user, "space", 2, user.encode() * 20)
 
 
 def do(store: Store, work: Callable[[Transaction], Any]) -> Any:
     """Run a work and wait until it is durable."""
-    return store.submit(work).result(timeout=30)
+    return store.write(work).result(timeout=30)
 
 
 def fill(store: Store, users: list[str]) -> None:
@@ -64,13 +64,13 @@ def fill(store: Store, users: list[str]) -> None:
             transaction.lock(user)
             for number in range(3):
                 transaction.add_slate(slate(user, number))
-                transaction.add_answer(answer(user, number))
+                transaction.add_feedback(answer(user, number))
             transaction.save_user(user_row(user))
             transaction.save_belief(belief(user))
 
         return write
 
-    for future in [store.submit(work(user)) for user in users]:
+    for future in [store.write(work(user)) for user in users]:
         future.result(timeout=30)
 
 
@@ -79,8 +79,8 @@ def one_more(user: str, content: bytes = b"\x00belief") -> Callable[[Transaction
 
     def work(transaction: Transaction) -> int:
         row = transaction.lock(user)
-        transaction.save_user(UserRow(user, f"stamp {row.n_slates}", row.n_slates + 1))
-        transaction.save_belief(BeliefRow(user, "space", row.n_slates + 1, content))
+        transaction.save_user(UserRecord(user, f"stamp {row.n_slates}", row.n_slates + 1))
+        transaction.save_belief(BeliefRecord(user, "space", row.n_slates + 1, content))
         return row.n_slates + 1
 
     return work

@@ -15,11 +15,11 @@ from slatewise.store import Store, StoreError, StoreUnavailableError, open_store
 from slatewise.store.protocol import (
     CLOSED,
     WITHDRAWN,
-    BeliefRow,
-    Counts,
-    SlateRow,
+    BeliefRecord,
+    PolicyCounts,
+    SlateRecord,
     Transaction,
-    UserRow,
+    UserRecord,
 )
 from tests.store_rows import NASTY, answer, at_once, belief, do, emptied, fill, one_more, slate, user_row
 
@@ -44,12 +44,12 @@ def store(url: str) -> Iterator[Store]:
 
 def everything(store: Store, user: str) -> Any:
     """All that a store says of a user."""
-    return store.read(lambda t: (t.lock(user), t.slates_of(user), t.answers_of(user), t.belief(user)))
+    return store.read(lambda t: (t.lock(user), t.slates_of(user), t.feedback_of(user), t.belief(user)))
 
 
 def test_a_user_never_seen_is_empty(store: Store) -> None:
-    assert do(store, lambda t: t.lock("nobody")) == UserRow("nobody")
-    assert everything(store, "nobody") == (UserRow("nobody"), [], [], BeliefRow("nobody"))
+    assert do(store, lambda t: t.lock("nobody")) == UserRecord("nobody")
+    assert everything(store, "nobody") == (UserRecord("nobody"), [], [], BeliefRecord("nobody"))
     assert list(store.users()) == []
     assert do(store, lambda t: t.forget("nobody")) is False
 
@@ -61,7 +61,7 @@ def test_rows_come_back_as_they_went(store: Store, user: str) -> None:
     assert everything(store, user) == (user_row(user), slates, answers, belief(user))
     assert [type(item) for item in everything(store, user)[1][0].items] == [int, str, int, str, int]
     assert store.read(lambda t: t.slate(slate(user, 1).slate_id)) == slate(user, 1)
-    assert store.read(lambda t: t.answer(answer(user, 1).event_id)) == answer(user, 1)
+    assert store.read(lambda t: t.feedback(answer(user, 1).event_id)) == answer(user, 1)
     assert set(store.users()) == {user, "someone else"}
 
 
@@ -74,7 +74,7 @@ def test_numbers_come_back_to_the_last_bit(store: Store) -> None:
 
 def test_what_is_not_there_is_none(store: Store) -> None:
     fill(store, ["u"])
-    assert store.read(lambda t: (t.slate("no"), t.answer("no"), t.answers_to("no"))) == (None, None, [])
+    assert store.read(lambda t: (t.slate("no"), t.feedback("no"), t.feedback_on(slate("no", 0)))) == (None, None, [])
 
 
 def test_slates_by_number_and_answers_by_arrival(store: Store) -> None:
@@ -82,20 +82,20 @@ def test_slates_by_number_and_answers_by_arrival(store: Store) -> None:
         do(store, methodcaller("add_slate", slate("u", number)))
     events = [answer("u", number, event) for event, number in (("z", 1), ("a", 0), ("m", 1), ("b", 2))]
     for event in events:
-        do(store, methodcaller("add_answer", event))
+        do(store, methodcaller("add_feedback", event))
     do(store, lambda t: t.add_slate(slate("v", 0)))
-    do(store, lambda t: t.add_answer(answer("v", 0)))
+    do(store, lambda t: t.add_feedback(answer("v", 0)))
     _, slates, answers, _ = everything(store, "u")
     assert [row.number for row in slates] == [0, 1, 2]
     assert answers == events
-    assert store.read(lambda t: t.answers_to(slate("u", 1).slate_id)) == [events[0], events[2]]
+    assert store.read(lambda t: t.feedback_on(slate("u", 1))) == [events[0], events[2]]
 
 
 def test_a_slate_changes_status_and_time(store: Store) -> None:
     fill(store, ["u"])
-    changed = [slate("u", 0).closed(5.5), replace(slate("u", 1), status=WITHDRAWN, closed_at=7.0), slate("u", 2)]
+    changed = [slate("u", 0).with_status(CLOSED, 5.5), replace(slate("u", 1), status=WITHDRAWN, closed_at=7.0), slate("u", 2)]
     for row in changed[:2]:
-        do(store, methodcaller("change_slate", row))
+        do(store, methodcaller("update_slate", row))
     assert everything(store, "u")[1] == changed
     assert changed[0].status == CLOSED
 
@@ -103,22 +103,22 @@ def test_a_slate_changes_status_and_time(store: Store) -> None:
 def test_a_transaction_sees_its_own_writes(store: Store) -> None:
     def work(t: Transaction) -> Any:
         t.add_slate(slate("u", 0))
-        t.save_user(UserRow("u", "one", 1))
-        t.save_belief(BeliefRow("u", "space", 1, b"1"))
-        t.add_answer(answer("u", 0))
-        t.change_slate(slate("u", 0).closed(1.0))
-        return t.lock("u"), t.slates_of("u"), t.answers_of("u"), t.belief("u")
+        t.save_user(UserRecord("u", "one", 1))
+        t.save_belief(BeliefRecord("u", "space", 1, b"1"))
+        t.add_feedback(answer("u", 0))
+        t.update_slate(slate("u", 0).with_status(CLOSED, 1.0))
+        return t.lock("u"), t.slates_of("u"), t.feedback_of("u"), t.belief("u")
 
     seen = do(store, work)
-    learnt = BeliefRow("u", "space", 1, b"1")
-    assert seen == (UserRow("u", "one", 1), [slate("u", 0).closed(1.0)], [answer("u", 0)], learnt)
+    learnt = BeliefRecord("u", "space", 1, b"1")
+    assert seen == (UserRecord("u", "one", 1), [slate("u", 0).with_status(CLOSED, 1.0)], [answer("u", 0)], learnt)
     assert everything(store, "u") == seen
 
 
 def test_a_belief_is_replaced_whole(store: Store) -> None:
     fill(store, ["u", "v"])
-    replaced = BeliefRow("u", "another space", 2**40, bytes(range(256)) * 50)
-    for row in (BeliefRow("u", "", 0, b"\x00"), replaced):
+    replaced = BeliefRecord("u", "another space", 2**40, bytes(range(256)) * 50)
+    for row in (BeliefRecord("u", "", 0, b"\x00"), replaced):
         do(store, methodcaller("save_belief", row))
         assert everything(store, "u")[3] == row
     assert everything(store, "v")[3] == belief("v")
@@ -126,34 +126,34 @@ def test_a_belief_is_replaced_whole(store: Store) -> None:
 
 def test_a_users_row_and_the_belief_about_them_are_independent(store: Store) -> None:
     do(store, lambda t: t.save_belief(belief("u")))
-    assert everything(store, "u") == (UserRow("u"), [], [], belief("u"))
+    assert everything(store, "u") == (UserRecord("u"), [], [], belief("u"))
     assert list(store.users()) == []
     for number in range(2):
-        row = UserRow("u", f"stamp {number}", number)
+        row = UserRecord("u", f"stamp {number}", number)
         do(store, methodcaller("save_user", row))
         assert everything(store, "u") == (row, [], [], belief("u"))
-    learnt = BeliefRow("u", "another space", 7, b"more")
+    learnt = BeliefRecord("u", "another space", 7, b"more")
     do(store, lambda t: t.save_belief(learnt))
     assert everything(store, "u") == (row, [], [], learnt)
-    do(store, lambda t: t.save_user(UserRow("v", "stamp", 1)))
-    assert everything(store, "v") == (UserRow("v", "stamp", 1), [], [], BeliefRow("v"))
+    do(store, lambda t: t.save_user(UserRecord("v", "stamp", 1)))
+    assert everything(store, "v") == (UserRecord("v", "stamp", 1), [], [], BeliefRecord("v"))
 
 
 def test_a_belief_alone_can_be_forgotten(store: Store) -> None:
     do(store, lambda t: t.save_belief(belief("u")))
     assert do(store, lambda t: t.forget("u")) is True
-    assert everything(store, "u")[3] == BeliefRow("u")
+    assert everything(store, "u")[3] == BeliefRecord("u")
     assert do(store, lambda t: t.forget("u")) is False
 
 
 def test_an_event_id_is_recorded_once(store: Store) -> None:
     fill(store, ["u"])
     with pytest.raises(StoreError):
-        do(store, lambda t: t.add_answer(answer("u", 0)))
+        do(store, lambda t: t.add_feedback(answer("u", 0)))
     assert len(everything(store, "u")[2]) == 3
 
 
-def sums(counts: list[Counts]) -> list[float]:
+def sums(counts: list[PolicyCounts]) -> list[float]:
     """The fields of PolicyTotals, by loops."""
     columns = [[float(value) for value in column] for column in zip(*map(astuple, counts), strict=True)]
     slates, shown, clicks, variety = columns
@@ -164,12 +164,12 @@ def sums(counts: list[Counts]) -> list[float]:
 
 def test_totals_are_the_sums_over_users(store: Store) -> None:
     generator = random.Random(3)
-    counts: dict[tuple[str, str], Counts] = {}
+    counts: dict[tuple[str, str], PolicyCounts] = {}
     for _ in range(60):
         user, policy = f"user {generator.randrange(7)}", generator.choice(["dc2b", "EASE", "popular"])
-        more = Counts(1, generator.randrange(11), generator.randrange(5), generator.random())
-        before = counts.get((user, policy), Counts())
-        counts[user, policy] = Counts(
+        more = PolicyCounts(1, generator.randrange(11), generator.randrange(5), generator.random())
+        before = counts.get((user, policy), PolicyCounts())
+        counts[user, policy] = PolicyCounts(
             before.slates + 1, before.shown + more.shown, before.clicks + more.clicks, before.variety + more.variety
         )
         do(store, methodcaller("count", user, policy, more))
@@ -183,7 +183,7 @@ def test_totals_are_the_sums_over_users(store: Store) -> None:
 
 def test_expired_slates_come_oldest_first(store: Store) -> None:
     rows = [slate(f"u{number}", 0, created_at=float(100 - number)) for number in range(10)]
-    rows[4] = rows[4].closed(200.0)
+    rows[4] = rows[4].with_status(CLOSED, 200.0)
     for row in rows:
         do(store, methodcaller("add_slate", row))
     expected = [row for row in reversed(rows) if row.created_at < 98.0 and row.status == "open"]
@@ -194,12 +194,12 @@ def test_expired_slates_come_oldest_first(store: Store) -> None:
 def test_forgetting_removes_one_user_and_all_of_them(store: Store) -> None:
     fill(store, ["u", "v"])
     for user in ("u", "v"):
-        do(store, methodcaller("count", user, "dc2b", Counts(1, 10, 2, 0.5)))
+        do(store, methodcaller("count", user, "dc2b", PolicyCounts(1, 10, 2, 0.5)))
     kept = everything(store, "v")
     assert do(store, lambda t: t.forget("u")) is True
-    assert everything(store, "u") == (UserRow("u"), [], [], BeliefRow("u"))
+    assert everything(store, "u") == (UserRecord("u"), [], [], BeliefRecord("u"))
     assert store.read(lambda t: t.slate(slate("u", 0).slate_id)) is None
-    assert store.read(lambda t: t.answer(answer("u", 0).event_id)) is None
+    assert store.read(lambda t: t.feedback(answer("u", 0).event_id)) is None
     assert everything(store, "v") == kept
     assert list(store.users()) == ["v"]
     assert store.read(lambda t: t.totals())[0].users == 1
@@ -210,12 +210,12 @@ def test_forgetting_removes_one_user_and_all_of_them(store: Store) -> None:
 
 
 WRITES: dict[str, Callable[[Transaction], Any]] = {
-    "save_user": lambda t: t.save_user(UserRow("u", "other", 9)),
-    "save_belief": lambda t: t.save_belief(BeliefRow("u", "space", 3, b"other")),
+    "save_user": lambda t: t.save_user(UserRecord("u", "other", 9)),
+    "save_belief": lambda t: t.save_belief(BeliefRecord("u", "space", 3, b"other")),
     "add_slate": lambda t: t.add_slate(slate("u", 3)),
-    "change_slate": lambda t: t.change_slate(slate("u", 0).closed(1.0)),
-    "add_answer": lambda t: t.add_answer(answer("u", 0, "again")),
-    "count": lambda t: t.count("u", "dc2b", Counts(1, 1, 1, 1.0)),
+    "update_slate": lambda t: t.update_slate(slate("u", 0).with_status(CLOSED, 1.0)),
+    "add_feedback": lambda t: t.add_feedback(answer("u", 0, "again")),
+    "count": lambda t: t.count("u", "dc2b", PolicyCounts(1, 1, 1, 1.0)),
     "forget": lambda t: t.forget("u"),
 }
 
@@ -246,7 +246,7 @@ def test_a_first_belief_is_undone_with_the_work_that_failed(store: Store) -> Non
 
     with pytest.raises(ValueError, match="on purpose"):
         do(store, work)
-    assert everything(store, "u") == (UserRow("u"), [], [], BeliefRow("u"))
+    assert everything(store, "u") == (UserRecord("u"), [], [], BeliefRecord("u"))
 
 
 def test_works_that_fail_do_not_touch_their_neighbours(store: Store) -> None:
@@ -254,7 +254,7 @@ def test_works_that_fail_do_not_touch_their_neighbours(store: Store) -> None:
         one_more("u")(t)
         raise ValueError
 
-    futures: list[Future[Any]] = [store.submit(failing if n % 3 == 1 else one_more("u")) for n in range(30)]
+    futures: list[Future[Any]] = [store.write(failing if n % 3 == 1 else one_more("u")) for n in range(30)]
     failed = [isinstance(future.exception(timeout=30), ValueError) for future in futures]
     assert failed == [n % 3 == 1 for n in range(30)]
     assert everything(store, "u")[0].n_slates == everything(store, "u")[3].covers == 20
@@ -273,14 +273,14 @@ def test_reading_outside_the_transaction_does_lose_updates(store: Store) -> None
     def careless() -> None:
         n_slates = everything(store, "u")[0].n_slates
         everybody_has_read.wait(timeout=30)
-        do(store, lambda t: t.save_user(UserRow("u", "stamp", n_slates + 1)))
+        do(store, lambda t: t.save_user(UserRecord("u", "stamp", n_slates + 1)))
 
     at_once([careless] * 8)
     assert everything(store, "u")[0].n_slates == 1
 
 
 def test_closing_finishes_what_was_submitted(store: Store) -> None:
-    futures = [store.submit(one_more("u")) for _ in range(50)]
+    futures = [store.write(one_more("u")) for _ in range(50)]
     store.close()
     assert sorted(future.result(timeout=0) for future in futures) == list(range(1, 51))
     store.close()
@@ -323,12 +323,12 @@ class TestOnDisk:
     def test_a_read_is_a_snapshot(self, store: Store) -> None:
         fill(store, ["u"])
 
-        def seen(t: Transaction) -> tuple[list[SlateRow], BeliefRow]:
+        def seen(t: Transaction) -> tuple[list[SlateRecord], BeliefRecord]:
             return t.slates_of("u"), t.belief("u")
 
         def work(t: Transaction) -> Any:
             before = seen(t)
-            for name in ("add_slate", "change_slate", "save_belief"):
+            for name in ("add_slate", "update_slate", "save_belief"):
                 do(store, WRITES[name])
             return before, seen(t)
 
@@ -351,7 +351,7 @@ class TestOnDisk:
         def work(t: Transaction) -> None:
             for _ in range(2):
                 try:
-                    t.add_answer(answer("u", 0))
+                    t.add_feedback(answer("u", 0))
                 except StoreError:
                     one_more("u")(t)
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from slatewise.store import Store, StoreDamagedError, StoreError, open_store, rows
-from slatewise.store.protocol import BeliefRow, Transaction, UserRow
+from slatewise.store.protocol import BeliefRecord, Transaction, UserRecord
 from slatewise.store.sqlite import SqliteStore
-from slatewise.store.transaction import SqlTransaction
+from slatewise.store.sql import SqlTransaction
 from tests.store_rows import answer, belief, do, fill, one_more, slate, user_row
 
 USERS = [f"person {number:02}" for number in range(6)]
@@ -58,12 +58,12 @@ def lies(store: Store) -> list[str]:
             "row": (methodcaller("lock", user), user_row(user)),
             "belief": (methodcaller("belief", user), belief(user)),
             "slates": (methodcaller("slates_of", user), [slate(user, n) for n in range(3)]),
-            "answers": (methodcaller("answers_of", user), [answer(user, n) for n in range(3)]),
+            "answers": (methodcaller("feedback_of", user), [answer(user, n) for n in range(3)]),
         }
         for number in range(3):
             one, event = slate(user, number), answer(user, number)
             questions[f"slate {number}"] = (methodcaller("slate", one.slate_id), one)
-            questions[f"answer {number}"] = (methodcaller("answer", event.event_id), event)
+            questions[f"answer {number}"] = (methodcaller("feedback", event.event_id), event)
         found += [f"{name} of {user}" for name, (ask, truth) in questions.items() if said(store, ask, truth) != truth]
     return found
 
@@ -79,7 +79,7 @@ def said(store: Store, ask: Callable[[Transaction], Any], truth: Any) -> Any:
     except StoreError:
         return truth
     user = getattr(truth, "user", "")
-    admissions = (None, UserRow(user, n_slates=3, damaged=True), BeliefRow(user, damaged=True), BeliefRow(user))
+    admissions = (None, UserRecord(user, n_slates=3, damaged=True), BeliefRecord(user, damaged=True), BeliefRecord(user))
     return truth if found in admissions else found
 
 
@@ -101,7 +101,7 @@ def test_without_checksums_it_would(
 ) -> None:
     """The negative control: the same flips, believed."""
     monkeypatch.setattr(rows, "checksum", lambda *_: 0)
-    monkeypatch.setattr(rows, "_is_whole", lambda *_: True)
+    monkeypatch.setattr(rows, "_is_intact", lambda *_: True)
     n_lies = 0
     for position, bits in list(flips(whole))[::4]:
         try:
@@ -145,10 +145,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def test_a_damaged_user_is_admitted_and_mended_by_the_next_write(store: Store, change: str) -> None:
     statement(store, f"UPDATE users SET {change} WHERE user_id = 'u'")  # noqa: S608
     row = store.read(lambda t: t.lock("u"))
-    assert row == UserRow("u", n_slates=3, damaged=True)
-    assert store.read(lambda t: len(t.slates_of("u") + t.answers_of("u"))) == 6
+    assert row == UserRecord("u", n_slates=3, damaged=True)
+    assert store.read(lambda t: len(t.slates_of("u") + t.feedback_of("u"))) == 6
     do(store, lambda t: t.add_slate(slate("u", 3)))
-    assert store.read(lambda t: t.lock("u")) == UserRow("u", n_slates=4, damaged=True)
+    assert store.read(lambda t: t.lock("u")) == UserRecord("u", n_slates=4, damaged=True)
     do(store, one_more("u"))
     assert store.read(lambda t: (t.lock("u").damaged, t.lock("u").n_slates)) == (False, 5)
     assert store.read(lambda t: len(t.slates_of("u"))) == 4
@@ -157,7 +157,7 @@ def test_a_damaged_user_is_admitted_and_mended_by_the_next_write(store: Store, c
 def test_damage_is_admitted_also_of_a_user_without_slates(store: Store) -> None:
     do(store, one_more("w"))
     statement(store, "UPDATE users SET n_slates = 0 WHERE user_id = 'w'")
-    assert store.read(lambda t: t.lock("w")) == UserRow("w", damaged=True)
+    assert store.read(lambda t: t.lock("w")) == UserRecord("w", damaged=True)
 
 
 EMPTY = {"sqlite": "x''", "postgresql": "''"}
@@ -171,8 +171,8 @@ def test_a_damaged_belief_is_admitted_and_mended_by_the_next_write(store: Store,
     row, empty = store.read(lambda t: t.lock("u")), EMPTY[str(store.health()["kind"])]
     statement(store, f"UPDATE beliefs SET {change.format(empty=empty)} WHERE user_id = 'u'")  # noqa: S608
     user = "w" if change.startswith("user_id") else "u"
-    assert store.read(methodcaller("belief", user)) == BeliefRow(user, damaged=True)
-    assert do(store, methodcaller("belief", user)) == BeliefRow(user, damaged=True)
+    assert store.read(methodcaller("belief", user)) == BeliefRecord(user, damaged=True)
+    assert do(store, methodcaller("belief", user)) == BeliefRecord(user, damaged=True)
     assert store.read(lambda t: (t.lock("u"), t.belief("v"))) == (row, belief("v"))
     do(store, methodcaller("save_belief", belief(user)))
     assert store.read(methodcaller("belief", user)) == belief(user)
@@ -181,9 +181,9 @@ def test_a_damaged_belief_is_admitted_and_mended_by_the_next_write(store: Store,
 def test_a_belief_of_someone_else_is_not_believed(store: Store) -> None:
     """Its checksum is that of the row it was copied from."""
     statement(store, "DELETE FROM beliefs WHERE user_id = 'u'")
-    assert store.read(lambda t: t.belief("u")) == BeliefRow("u")
+    assert store.read(lambda t: t.belief("u")) == BeliefRecord("u")
     statement(store, "UPDATE beliefs SET user_id = 'u' WHERE user_id = 'v'")
-    assert store.read(lambda t: (t.belief("u"), t.belief("v"))) == (BeliefRow("u", damaged=True), BeliefRow("v"))
+    assert store.read(lambda t: (t.belief("u"), t.belief("v"))) == (BeliefRecord("u", damaged=True), BeliefRecord("v"))
 
 
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True)
@@ -191,7 +191,7 @@ def test_a_belief_of_someone_else_is_not_believed(store: Store) -> None:
 def test_a_belief_that_is_not_even_text_is_admitted(store: Store, column: str) -> None:
     """Bytes that are no UTF-8, in each column; PostgreSQL does not take them."""
     statement(store, f"UPDATE beliefs SET {column} = CAST(x'80ff' AS TEXT) WHERE user_id = 'u'")  # noqa: S608
-    assert store.read(lambda t: t.belief("u")) == BeliefRow("u", damaged=True)
+    assert store.read(lambda t: t.belief("u")) == BeliefRecord("u", damaged=True)
     do(store, lambda t: t.save_belief(belief("u")))
     assert store.read(lambda t: t.belief("u")) == belief("u")
 
@@ -199,12 +199,12 @@ def test_a_belief_that_is_not_even_text_is_admitted(store: Store, column: str) -
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_a_user_whose_row_is_not_even_text_is_admitted(store: Store) -> None:
     statement(store, "UPDATE users SET stamp = CAST(x'80ff' AS TEXT) WHERE user_id = 'u'")
-    assert store.read(lambda t: (t.lock("u"), t.belief("u"))) == (UserRow("u", n_slates=3, damaged=True), belief("u"))
+    assert store.read(lambda t: (t.lock("u"), t.belief("u"))) == (UserRecord("u", n_slates=3, damaged=True), belief("u"))
 
 
 def test_a_lost_user_is_admitted(store: Store) -> None:
     statement(store, "DELETE FROM users WHERE user_id = 'u'")
-    assert do(store, lambda t: t.lock("u")) == UserRow("u", n_slates=3, damaged=True)
+    assert do(store, lambda t: t.lock("u")) == UserRecord("u", n_slates=3, damaged=True)
     assert list(store.users()) == ["u", "v"]
     assert do(store, lambda t: t.forget("u")) is True
     assert list(store.users()) == ["v"]
@@ -227,7 +227,7 @@ def test_a_damaged_slate_is_refused_by_name(store: Store, change: str) -> None:
 @pytest.mark.parametrize("change", ["clicked = '[1]'", "final = 0", "slate_id = 'slate 0 of u'", "received_at = 4.0"])
 def test_a_damaged_answer_is_refused_by_name(store: Store, change: str) -> None:
     statement(store, f"UPDATE answers SET {change} WHERE event_id = 'answer 1 of u'")  # noqa: S608
-    for ask in (lambda t: t.answer("answer 1 of u"), lambda t: t.answers_of("u")):
+    for ask in (lambda t: t.feedback("answer 1 of u"), lambda t: t.feedback_of("u")):
         with pytest.raises(StoreDamagedError, match="answer 1 of u"):
             store.read(ask)
 
@@ -236,4 +236,4 @@ def test_a_damaged_answer_is_refused_by_name(store: Store, change: str) -> None:
 def test_a_row_lost_from_the_log_is_noticed(store: Store, table: str) -> None:
     statement(store, f"DELETE FROM {table} WHERE slate_id = 'slate 2 of u'")  # noqa: S608
     with pytest.raises(StoreDamagedError, match="a user has 2 rows where 3"):
-        store.read(lambda t: (t.slates_of("u"), t.answers_of("u")))
+        store.read(lambda t: (t.slates_of("u"), t.feedback_of("u")))

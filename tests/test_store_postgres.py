@@ -16,8 +16,8 @@ import pytest
 
 from slatewise.store import StoreError, StoreFullError, StoreUnavailableError, migrations, open_store
 from slatewise.store.postgres import PostgresStore
-from slatewise.store.protocol import BeliefRow, Transaction, UserRow
-from slatewise.store.transaction import SqlTransaction
+from slatewise.store.protocol import BeliefRecord, Transaction, UserRecord
+from slatewise.store.sql import SqlTransaction
 from tests.conftest import ROOT, missing
 from tests.postgres import Server
 from tests.store_rows import answer, at_once, do, emptied, fill, one_more, slate
@@ -53,9 +53,9 @@ def answer_once(number: int) -> Callable[[Transaction], bool]:
 
     def work(t: Transaction) -> bool:
         event = answer(f"user {number % 3}", number)
-        if t.answer(event.event_id) is not None:
+        if t.feedback(event.event_id) is not None:
             return False
-        t.add_answer(event)
+        t.add_feedback(event)
         return True
 
     return work
@@ -84,7 +84,7 @@ def test_two_processes_lose_no_update_and_count_no_event_twice(store: PostgresSt
     assert [other.returncode for other in others] == [0, 0]
     assert store.read(lambda t: t.lock("u")).n_slates == 3 * 4 * 15
     assert recorded == 40
-    assert sum(len(store.read(methodcaller("answers_of", f"user {n}"))) for n in range(3)) == 40
+    assert sum(len(store.read(methodcaller("feedback_of", f"user {n}"))) for n in range(3)) == 40
 
 
 def test_a_race_for_an_event_id_makes_the_second_look_again(store: PostgresStore) -> None:
@@ -93,15 +93,15 @@ def test_a_race_for_an_event_id_makes_the_second_look_again(store: PostgresStore
     runs: list[bool] = []
 
     def work(t: Transaction) -> bool:
-        known = t.answer(answer("u", 0).event_id) is not None
+        known = t.feedback(answer("u", 0).event_id) is not None
         runs.append(known)
         if len(runs) <= 2:
             both_have_looked.wait(timeout=30)
         if not known:
-            t.add_answer(answer("u", 0))
+            t.add_feedback(answer("u", 0))
         return known
 
-    futures = [store.submit(work), store.submit(work)]
+    futures = [store.write(work), store.write(work)]
     assert sorted(future.result(timeout=30) for future in futures) == [False, True]
     assert runs == [False, False, True]
 
@@ -117,8 +117,8 @@ def test_forgetting_and_writing_at_once_leaves_a_whole_log(store: PostgresStore)
     def grown(t: Transaction) -> None:
         row = t.lock("u")
         t.add_slate(slate("u", row.n_slates, slate_id=key(row.n_slates)))
-        t.save_user(UserRow("u", key(0), row.n_slates + 1))
-        t.save_belief(BeliefRow("u", "space", row.n_slates + 1, b"belief"))
+        t.save_user(UserRecord("u", key(0), row.n_slates + 1))
+        t.save_belief(BeliefRecord("u", "space", row.n_slates + 1, b"belief"))
 
     at_once([grow, grow, grow, lambda: [do(store, lambda t: t.forget("u")) for _ in range(12)]])
     row, slates, belief = store.read(lambda t: (t.lock("u"), t.slates_of("u"), t.belief("u")))
@@ -142,7 +142,7 @@ def test_works_that_block_each_other_are_run_again(store: PostgresStore) -> None
 
         return work
 
-    for future in [store.submit(crossing("u", "v")), store.submit(crossing("v", "u"))]:
+    for future in [store.write(crossing("u", "v")), store.write(crossing("v", "u"))]:
         future.result(timeout=30)
     assert [store.read(methodcaller("lock", user)).n_slates for user in "uv"] == [2, 2]
     assert len(runs) > 2
@@ -229,7 +229,7 @@ def test_a_full_disk_is_said_and_survived(small_tablespace: Path, url: str) -> N
     store = PostgresStore.open(url)
     told, error = 0, None
     while error is None:
-        error = store.submit(one_more(f"user {told}", os.urandom(40_000))).exception(timeout=30)
+        error = store.write(one_more(f"user {told}", os.urandom(40_000))).exception(timeout=30)
         told += error is None
     assert isinstance(error, StoreFullError)
     assert len(list(store.users())) == told
@@ -267,7 +267,7 @@ def test_the_password_is_never_shown(postgres_server: Server) -> None:
     store = PostgresStore.open(f"postgresql://tester:{secret}@{host}/postgres")
     shown += f"{store.address} {store.health()} {vars(store)}"
     store.close()
-    shown += str(store.submit(one_more("u")).exception())
+    shown += str(store.write(one_more("u")).exception())
     assert secret not in shown
 
 

@@ -26,10 +26,10 @@ from slatewise.store import (
     migrations,
     open_store,
 )
-from slatewise.store.group_commit import GroupCommit
-from slatewise.store.protocol import BeliefRow, Counts, Transaction, UserRow
+from slatewise.store.sqlite_writer import SqliteWriter
+from slatewise.store.protocol import BeliefRecord, PolicyCounts, Transaction, UserRecord
 from slatewise.store.sqlite import SqliteStore
-from slatewise.store.sqlite_file import filesystem_of
+from slatewise.store.sqlite_connection import filesystem_of
 from tests.conftest import missing
 from tests.store_rows import answer, do, fill, one_more, slate
 
@@ -37,7 +37,7 @@ HOLD = """
 import sys, time
 from slatewise.store import open_store
 store = open_store(sys.argv[1])
-store.submit(lambda t: t.count("u", "p", __import__("slatewise.store.protocol").store.protocol.Counts(1))).result()
+store.write(lambda t: t.count("u", "p", __import__("slatewise.store.protocol").store.protocol.PolicyCounts(1))).result()
 print("ready", flush=True)
 time.sleep(60)
 """
@@ -55,7 +55,7 @@ def store(path: Path) -> Iterator[SqliteStore]:
     opened.close()
 
 
-def writer(store: SqliteStore) -> GroupCommit:
+def writer(store: SqliteStore) -> SqliteWriter:
     assert store._writer is not None
     return store._writer
 
@@ -74,7 +74,7 @@ def held_up(store: SqliteStore) -> Iterator[None]:
         busy.set()
         go.wait(30)
 
-    waiting = store.submit(hold)
+    waiting = store.write(hold)
     busy.wait(30)
     yield
     go.set()
@@ -82,7 +82,7 @@ def held_up(store: SqliteStore) -> Iterator[None]:
 
 
 def rows_of(store: Store, user: str) -> Any:
-    return store.read(lambda t: (t.lock(user), t.slates_of(user), t.answers_of(user), t.belief(user)))
+    return store.read(lambda t: (t.lock(user), t.slates_of(user), t.feedback_of(user), t.belief(user)))
 
 
 # --- whose file it is
@@ -163,7 +163,7 @@ def test_network_file_systems_are_known(tmp_path: Path, monkeypatch: pytest.Monk
     table = "/dev/sda / ext4 rw 0 0\nserver:/x /srv/with\\040space nfs4 rw 0 0\n"
     assert filesystem_of(Path("/srv/with space/slates.db"), table) == "nfs4"
     assert filesystem_of(Path("/srv/with"), table) == "ext4"
-    monkeypatch.setattr("slatewise.store.sqlite_file._mounts", lambda: f"server:/x {tmp_path} cifs rw 0 0\n")
+    monkeypatch.setattr("slatewise.store.sqlite_connection._mounts", lambda: f"server:/x {tmp_path} cifs rw 0 0\n")
     with pytest.raises(StoreError, match="cifs"):
         SqliteStore.open(str(tmp_path / "slates.db"))
 
@@ -220,7 +220,7 @@ def test_one_commit_for_all_that_wait_and_no_answer_before_it(store: SqliteStore
 
     with held_up(store):
         writer(store).connection.exec_trace = trace
-        futures += [store.submit(one_more("u")) for _ in range(100)]
+        futures += [store.write(one_more("u")) for _ in range(100)]
     assert [future.result(timeout=30) for future in futures] == list(range(1, 101))
     writer(store).connection.exec_trace = None
     assert commits[-1] == [False] * 100
@@ -229,15 +229,15 @@ def test_one_commit_for_all_that_wait_and_no_answer_before_it(store: SqliteStore
 
 def test_a_cancelled_work_is_not_run(store: SqliteStore) -> None:
     with held_up(store):
-        futures = [store.submit(one_more("u")) for _ in range(3)]
+        futures = [store.write(one_more("u")) for _ in range(3)]
         assert futures[1].cancel()
     assert [futures[0].result(timeout=30), futures[2].result(timeout=30)] == [1, 2]
 
 
 def test_a_queue_that_is_too_long_is_refused(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slatewise.store.group_commit.LONGEST_QUEUE", 5)
+    monkeypatch.setattr("slatewise.store.sqlite_writer.MAX_QUEUE", 5)
     with held_up(store):
-        futures = [store.submit(one_more("u")) for _ in range(7)]
+        futures = [store.write(one_more("u")) for _ in range(7)]
     assert [type(future.exception(timeout=30)) for future in futures] == [type(None)] * 5 + [StoreUnavailableError] * 2
 
 
@@ -245,8 +245,8 @@ def test_a_queue_that_is_too_long_is_refused(store: SqliteStore, monkeypatch: py
 def test_the_wal_stays_bounded_though_somebody_always_reads(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slatewise.store.group_commit.CHECKPOINT_PAGES", 40)
-    monkeypatch.setattr("slatewise.store.group_commit.TRUNCATE_PAGES", 160)
+    monkeypatch.setattr("slatewise.store.sqlite_writer.CHECKPOINT_PAGES", 40)
+    monkeypatch.setattr("slatewise.store.sqlite_writer.RESTART_PAGES", 160)
     stop, longest = threading.Event(), 0
 
     def read() -> None:
@@ -274,13 +274,13 @@ def test_a_full_disk_is_said_and_survived(store: SqliteStore) -> None:
     on_connection(store, lambda c: c.pragma("max_page_count", pages + 3))
     big = os.urandom(100_000)
     with held_up(store):
-        small = [store.submit(one_more("u")) for _ in range(5)]
-        large = store.submit(one_more("v", big))
-        small += [store.submit(one_more("u")) for _ in range(5)]
-    with pytest.raises(StoreFullError, match=r"no room.*slates\.db"):
+        small = [store.write(one_more("u")) for _ in range(5)]
+        large = store.write(one_more("v", big))
+        small += [store.write(one_more("u")) for _ in range(5)]
+    with pytest.raises(StoreFullError, match=r"no space.*slates\.db"):
         large.result(timeout=30)
     assert [future.result(timeout=30) for future in small] == list(range(4, 14))
-    assert rows_of(store, "v") == (UserRow("v"), [], [], BeliefRow("v"))
+    assert rows_of(store, "v") == (UserRecord("v"), [], [], BeliefRecord("v"))
     on_connection(store, lambda c: c.pragma("max_page_count", pages + 1000))
     assert do(store, one_more("v", big)) == 1
     assert rows_of(store, "v")[3].content == big
@@ -295,11 +295,11 @@ def test_a_work_that_does_not_mind_a_full_disk_still_leaves_nothing(store: Sqlit
         for _ in range(3):
             with suppress(StoreError):
                 t.add_slate(slate("u", 0, items=("x" * 100_000,)))
-        t.count("u", "dc2b", Counts(1, 1, 1, 1.0))
+        t.count("u", "dc2b", PolicyCounts(1, 1, 1, 1.0))
 
     with held_up(store):
         works: list[Callable[[Transaction], Any]] = [one_more("v"), stubborn, one_more("v")]
-        futures = [store.submit(work) for work in works]
+        futures = [store.write(work) for work in works]
     assert [type(future.exception(timeout=30)) for future in futures] == [type(None), StoreFullError, type(None)]
     assert store.read(lambda t: t.totals()) == []
     assert rows_of(store, "v")[0].n_slates == 2
@@ -324,7 +324,7 @@ def test_a_small_disk_fills_up_and_goes_on_when_there_is_room(small_disk: Path) 
     fill(store, ["u"])
     told, error = 3, None
     while error is None:
-        future = store.submit(one_more("u", os.urandom(9000)))
+        future = store.write(one_more("u", os.urandom(9000)))
         error = future.exception(timeout=30)
         told += error is None
     assert isinstance(error, StoreFullError)
@@ -344,7 +344,7 @@ def test_a_small_disk_fills_up_and_goes_on_when_there_is_room(small_disk: Path) 
 
 
 class FaultyDisk(apsw.VFS):
-    """A file system on which writing, flushing and truncating fail from the n-th call on, until it is mended."""
+    """A file system on which writing, flushing and truncating fail from the n-th call on, until it is repaired."""
 
     def __init__(self) -> None:
         self.calls_left = 10**9
@@ -393,9 +393,9 @@ def feedback(number: int) -> Callable[[Transaction], int]:
     def work(t: Transaction) -> int:
         row = t.lock("u")
         t.add_slate(slate("u", row.n_slates))
-        t.add_answer(answer("u", row.n_slates, event=str(number)))
-        t.save_user(UserRow("u", str(number), row.n_slates + 1))
-        t.save_belief(BeliefRow("u", "space", row.n_slates + 1, os.urandom(3000)))
+        t.add_feedback(answer("u", row.n_slates, event=str(number)))
+        t.save_user(UserRecord("u", str(number), row.n_slates + 1))
+        t.save_belief(BeliefRecord("u", "space", row.n_slates + 1, os.urandom(3000)))
         return number
 
     return work
@@ -405,7 +405,7 @@ def acknowledged(store: SqliteStore, begin_faults: Callable[[], object]) -> list
     """Submit three works as one batch, and return those that were acknowledged though faults happen."""
     with held_up(store):
         begin_faults()
-        futures = [store.submit(feedback(number)) for number in range(3)]
+        futures = [store.write(feedback(number)) for number in range(3)]
     errors = [future.exception(timeout=30) for future in futures]
     assert all(error is None or isinstance(error, StoreError) for error in errors)
     return [number for number, error in enumerate(errors) if error is None]
@@ -442,7 +442,7 @@ def test_what_was_acknowledged_survives_a_disk_that_fails_at_any_call(
         store = SqliteStore.open(str(tmp_path / f"{n_calls}.db"))
         told = acknowledged(store, partial(setattr, faulty_disk, "calls_left", n_calls))
         if len(told) < 3:
-            assert isinstance(store.submit(feedback(50)).exception(timeout=30), error)
+            assert isinstance(store.write(feedback(50)).exception(timeout=30), error)
         faulty_disk.calls_left = 10**9
         check_recovery(store, told)
     assert n_calls > 10
@@ -486,9 +486,9 @@ def test_nothing_is_left_of_who_was_forgotten(store: SqliteStore, path: Path) ->
     def work(t: Transaction) -> None:
         for number in range(30):
             t.add_slate(slate("forget-me-not", number, items=("secret-item",) * 50))
-            t.add_answer(answer("forget-me-not", number, clicked=("secret-item",)))
-        t.save_user(UserRow("forget-me-not", "stamp", 30))
-        t.save_belief(BeliefRow("forget-me-not", "space", 30, b"telltale-belief" * 1000))
+            t.add_feedback(answer("forget-me-not", number, clicked=("secret-item",)))
+        t.save_user(UserRecord("forget-me-not", "stamp", 30))
+        t.save_belief(BeliefRecord("forget-me-not", "space", 30, b"telltale-belief" * 1000))
 
     do(store, work)
     assert left() == set(traces)

@@ -31,7 +31,7 @@ def misread(recommender: Recommender, user: str) -> str | None:
 
     def both(t: Transaction) -> tuple[people.Person, list[people.Showing]]:
         person = people.load(t, t.lock(user), spaces, space)
-        return person, people.showings(spaces, t.slates_of(user), t.answers_of(user))
+        return person, people.showings(spaces, t.slates_of(user), t.feedback_of(user))
 
     person, history = recommender.store.read(both)
     whole = people.fold(space, [one for one in history if one.slate.status == CLOSED])

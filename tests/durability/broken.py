@@ -8,13 +8,13 @@ from typing import Any
 from uuid import uuid4
 
 from slatewise.store import Store, StoreFullError
-from slatewise.store.group_commit import GroupCommit, Job, Outcome
-from slatewise.store.protocol import AnswerRow, Ready, Transaction
+from slatewise.store.sqlite_writer import GroupCommit, Job, Outcome
+from slatewise.store.protocol import FeedbackRecord, Ready, Transaction
 from slatewise.store.rows import Values
 
 Work = Callable[[Any], Any]
 
-WRITES = {"save_user", "save_belief", "add_slate", "change_slate", "add_answer", "count"}
+WRITES = {"save_user", "save_belief", "add_slate", "update_slate", "add_feedback", "count"}
 SLOW_DISK = 0.02
 
 
@@ -67,7 +67,7 @@ class Careless(Wrapped):
         """Run work in two halves."""
         noted, result = self.inner.read(lambda transaction: _noted(work, transaction))
         done: Future[Any] = Future()
-        written = self.inner.submit(noted.replay, ready)
+        written = self.inner.write(noted.replay, ready)
         written.add_done_callback(lambda one: _pass_on(one, done, result))
         return done
 
@@ -77,7 +77,7 @@ class Forgetful(Wrapped):
 
     def submit(self, work: Work, ready: Ready | None = None) -> Future[Any]:
         """Run work on a transaction that finds every event new."""
-        return self.inner.submit(lambda transaction: work(_Amnesia(transaction)), ready)
+        return self.inner.write(lambda transaction: work(_Amnesia(transaction)), ready)
 
 
 class _Amnesia:
@@ -90,9 +90,9 @@ class _Amnesia:
     def answer(self, event_id: str) -> None:
         """Find nothing."""
 
-    def add_answer(self, row: AnswerRow) -> None:
+    def add_feedback(self, row: FeedbackRecord) -> None:
         """Record under a name that is new."""
-        self.transaction.add_answer(replace(row, event_id=f"{row.event_id}#{uuid4()}"))
+        self.transaction.add_feedback(replace(row, event_id=f"{row.event_id}#{uuid4()}"))
 
 
 class Shrugging(Wrapped):
@@ -101,7 +101,7 @@ class Shrugging(Wrapped):
     def submit(self, work: Work, ready: Ready | None = None) -> Future[Any]:
         """Run work, and make up its result if there is no room."""
         done: Future[Any] = Future()
-        self.inner.submit(work, ready).add_done_callback(lambda one: self._shrug(one, work, done))
+        self.inner.write(work, ready).add_done_callback(lambda one: self._shrug(one, work, done))
         return done
 
     def _shrug(self, attempt: Future[Any], work: Work, done: Future[Any]) -> None:

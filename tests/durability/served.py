@@ -23,7 +23,7 @@ from slatewise.catalog import Catalog
 from slatewise.recommender import Recommender
 from slatewise.service.server import listen, run_server
 from slatewise.service.settings import load_settings
-from slatewise.store import Store, group_commit, open_store, sqlite
+from slatewise.store import Store, sqlite_writer, open_store, sqlite
 from slatewise.store.sqlite import SqliteStore
 from tests.durability.broken import Careless, Forgetful, HastyCommit, Shrugging
 
@@ -62,15 +62,15 @@ def dying_in_a_checkpoint(store: Store) -> Store:
     """Copy the WAL into the database all the time, and once there is a file `trap`, die in the middle of it."""
     assert isinstance(store, SqliteStore)
     trap = store.path.with_name("trap")
-    group_commit.CHECKPOINT_PAGES = 40
-    shorten = group_commit.GroupCommit._shorten_wal
+    sqlite_writer.CHECKPOINT_PAGES = 40
+    shorten = sqlite_writer.GroupCommit._shorten_wal
 
-    def die_soon(self: group_commit.GroupCommit) -> None:
-        if self._wal_pages >= group_commit.CHECKPOINT_PAGES and trap.exists():
+    def die_soon(self: sqlite_writer.GroupCommit) -> None:
+        if self._wal_pages >= sqlite_writer.CHECKPOINT_PAGES and trap.exists():
             threading.Timer(random.uniform(0.0, 0.004), partial(os.kill, os.getpid(), signal.SIGKILL)).start()
         shorten(self)
 
-    group_commit.GroupCommit._shorten_wal = die_soon  # type: ignore[method-assign]
+    sqlite_writer.GroupCommit._shorten_wal = die_soon  # type: ignore[method-assign]
     return store
 
 

@@ -14,7 +14,7 @@ from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.model_files import MANIFEST
 from slatewise.recommender import Recommender
 from slatewise.store import StoreError, open_store, rows, transaction
-from slatewise.store.protocol import BeliefRow, UserRow
+from slatewise.store.protocol import BeliefRecord, UserRecord
 from tests.durability.conftest import make_catalog
 from tests.durability.served import Caller, Place, start, start_by_command
 
@@ -91,7 +91,7 @@ def test_no_flipped_byte_of_the_store_is_served(truth: Truth, tmp_path: Path, ca
 def test_without_checksums_flipped_bytes_are_served(truth: Truth, tmp_path: Path, catalog: Catalog) -> None:
     def trusting(values: rows.Values) -> Any:
         user, stamp, n_slates, logged_slates, logged_answers, _ = values
-        return UserRow(user, stamp, n_slates), (logged_slates, logged_answers)
+        return UserRecord(user, stamp, n_slates), (logged_slates, logged_answers)
 
     with patch.object(rows, "_is_whole", lambda *_: True), patch.object(transaction, "user_row", trusting):
         assert any(flips(truth, tmp_path, catalog))
@@ -116,7 +116,7 @@ def test_without_its_checksum_a_flipped_belief_is_served(truth: Truth, tmp_path:
     path = tmp_path / "slates.db"
     flip_the_belief(truth, path)
     assert served_wrong(truth, path, catalog) == []
-    with patch.object(transaction, "belief_row", lambda values: BeliefRow(*values[:-1])):
+    with patch.object(transaction, "belief_row", lambda values: BeliefRecord(*values[:-1])):
         assert served_wrong(truth, path, catalog) == [USERS[0]]
 
 

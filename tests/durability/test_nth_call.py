@@ -16,7 +16,7 @@ from slatewise.recommender import Recommender, Slate, people, states
 from slatewise.recommender.people import PeopleAtHand, Person
 from slatewise.store import Store, StoreError, open_store
 from slatewise.store.memory import MemoryTables
-from slatewise.store.protocol import Ready, Transaction, UserRow
+from slatewise.store.protocol import Ready, Transaction, UserRecord
 from tests.durability.broken import Wrapped
 from tests.durability.conftest import FEW_ROUNDS, make_catalog
 
@@ -31,7 +31,7 @@ class DiskError(StoreError):
 
 @dataclass
 class Countdown:
-    """Counts calls, and fails once, at a given one; 0 never fails."""
+    """PolicyCounts calls, and fails once, at a given one; 0 never fails."""
 
     at: int = 0
     calls: int = 0
@@ -57,7 +57,7 @@ class Faulty(Wrapped):
             self.countdown.count()
             return result
 
-        return self.inner.submit(attempt, ready)
+        return self.inner.write(attempt, ready)
 
 
 class _FaultyTransaction:
@@ -135,7 +135,7 @@ def kept(store: Store) -> dict[str, Any]:
     """Everything that is stored, as it is."""
 
     def of_user(t: Transaction, user: str) -> list[Any]:
-        return [t.lock(user), t.belief(user), t.slates_of(user), t.answers_of(user)]
+        return [t.lock(user), t.belief(user), t.slates_of(user), t.feedback_of(user)]
 
     def of_all(transaction: Transaction) -> list[Any]:
         return [*(of_user(transaction, user) for user in USERS), transaction.totals()]
@@ -147,7 +147,7 @@ def meaning(recommender: Recommender) -> list[Any]:
     """Everything in the log, without names that are drawn anew each time."""
     found: list[Any] = []
     for user in USERS:
-        slates, answers = recommender.store.read(lambda t, user=user: (t.slates_of(user), t.answers_of(user)))  # type: ignore[misc]
+        slates, answers = recommender.store.read(lambda t, user=user: (t.slates_of(user), t.feedback_of(user)))  # type: ignore[misc]
         found += [(row.user, row.number, row.items, row.status, row.policy) for row in slates]
         found += [(row.event_id, row.clicked, row.final) for row in answers]
     return [*found, recommender.store.read(lambda t: t.totals())]
@@ -212,7 +212,7 @@ def test_the_nth_call_fails_for_every_n(
 def test_a_memory_of_people_that_ignores_stamps_is_caught(tmp_path: Path) -> None:
     """The control: whoever was put at hand by a work that failed is served as if it had not."""
 
-    def get(self: PeopleAtHand, row: UserRow) -> Person | None:
+    def get(self: PeopleAtHand, row: UserRecord) -> Person | None:
         return self.people.get(row.user)
 
     catalog, n_caught = make_catalog(n_items=40), 0

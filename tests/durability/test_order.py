@@ -73,7 +73,7 @@ def test_the_checks_of_beliefs_agree_and_can_disagree(place: Place, catalog: Cat
             assert misserved(caller, without_the_log, "ann")
     service.stop()
     with Recommender(catalog, store=place.store) as recommender:
-        recommender.store.submit(learn_something_else).result()
+        recommender.store.write(learn_something_else).result()
         assert misread(recommender, "ann")
     assert verified(place) != 0
 

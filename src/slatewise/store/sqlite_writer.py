@@ -1,6 +1,7 @@
 """The one thread that writes to a SQLite store: whatever is queued is committed together, then acknowledged."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -13,16 +14,17 @@ import apsw
 from slatewise.store.protocol import Result, StoreError, StoreUnavailableError, Transaction
 from slatewise.store.rows import Values
 from slatewise.store.sql import SqlTransaction
-from slatewise.store.sqlite_connection import execute
+from slatewise.store.sqlite_connection import BUSY_MILLISECONDS, execute
 
 MAX_BATCH = 256
 MAX_QUEUE = 10_000
 CHECKPOINT_PAGES = 2_000
 """Pages in the WAL from which on they are copied into the database."""
 RESTART_PAGES = 16_000
-"""Pages in the WAL from which on the writer copies the last few itself, so that the WAL starts over."""
+"""Pages in the WAL from which on the writer waits a moment for readers, so that the WAL can start over."""
+RESTART_MILLISECONDS = 50
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
-"""Seconds between checkpoints that a long reader keeps from finishing; they double up to the longest."""
+"""Seconds between attempts that a long reader keeps from finishing; they double up to the longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class SqliteWriter:
         self._submit_lock = threading.Lock()
         self._is_closed = False
         self._wal_pages = 0
+        self._next_restart, self._restart_pause = 0.0, FIRST_PAUSE
         connection.set_wal_hook(self._note_wal_pages)
         self._thread = threading.Thread(target=self._serve, name="slatewise-writer", daemon=True)
         self._thread.start()
@@ -162,12 +165,25 @@ class SqliteWriter:
         return execute(self.connection, sql, parameters)
 
     def _shorten_wal(self) -> None:
-        """Have a long WAL copied; once only a little is left, copy that here, which lets the WAL start over."""
+        """Have a long WAL copied; one that keeps growing is started over, unless a long reader prevents it."""
         if self._wal_pages >= CHECKPOINT_PAGES:
             self.checkpoints.request()
-        if self._wal_pages >= RESTART_PAGES and self.checkpoints.lag_pages < CHECKPOINT_PAGES:
-            with suppress(apsw.Error):
-                self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        if self._wal_pages >= RESTART_PAGES and time.monotonic() >= self._next_restart:
+            if self._restart_wal():
+                self._restart_pause = FIRST_PAUSE
+            else:
+                self._next_restart = time.monotonic() + self._restart_pause
+                self._restart_pause = min(2.0 * self._restart_pause, LONGEST_PAUSE)
+
+    def _restart_wal(self) -> bool:
+        self.connection.set_busy_timeout(RESTART_MILLISECONDS)
+        try:
+            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+        except apsw.Error:
+            return False
+        finally:
+            self.connection.set_busy_timeout(BUSY_MILLISECONDS)
+        return True
 
     def _note_wal_pages(self, _connection: apsw.Connection, _database: str, n_pages: int) -> int:
         self._wal_pages = n_pages
