@@ -28,12 +28,12 @@ async def rerank(request: Request, body: RerankBody) -> Response:
 
 def _reranked(catalog: Catalog, body: RerankBody) -> bytes:
     """Choose, and write the result as JSON."""
-    from slatewise.slates import diversify
-
     if (body.items is None) == (body.vectors is None and body.categories is None):
         raise RequestError("send either items of the catalog, or vectors or categories for each score")
     features = _sent_features(body) if body.items is None else _catalog_features(catalog, body.items)
     _check_lengths(body, features)
+    from slatewise.slates import diversify
+
     options: dict[str, Any] = {} if body.method is None else {"method": body.method}
     try:
         chosen = diversify(np.array(body.scores), **features, k=body.k, diversity=body.diversity, **options)

@@ -31,9 +31,9 @@ export function newId() {
   return Array.from(bytes, (one) => one.toString(16).padStart(2, "0")).join("");
 }
 
-/** Run work while no other tab runs work of the same name, where the browser can promise that. */
-export function alone(name, work) {
-  return navigator.locks ? navigator.locks.request(`slatewise.${name}`, work) : work();
+/** Run a task while no other tab runs one of the same name, where the browser can promise that. */
+export function withLock(name, task) {
+  return navigator.locks ? navigator.locks.request(`slatewise.${name}`, task) : task();
 }
 
 function found(find) {

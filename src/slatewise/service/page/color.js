@@ -1,10 +1,10 @@
-/* Every category has a colour, the same everywhere on the page. */
+/* Every category has a color, the same everywhere on the page. */
 
 const GOLDEN_ANGLE = 137.508;
 const hues = new Map();
 
-/** Give the catalogue's categories their hues; neighbours in the list lie far apart. */
-export function colourCategories(names) {
+/** Give the catalog's categories their hues; neighbors in the list lie far apart. */
+export function colorCategories(names) {
   hues.clear();
   names.forEach((name, place) => hues.set(name, Math.round((20 + place * GOLDEN_ANGLE) % 360)));
 }
