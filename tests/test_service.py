@@ -317,34 +317,57 @@ SLOW: dict[str, tuple[str, str, dict[str, Any] | None]] = {
 }
 
 
+class SlowCalls:
+    """Makes one method of the recommender wait until it is released; notes whether it was, and in which thread."""
+
+    def __init__(self, service: Local, name: str, patience: float) -> None:
+        self.release, self.was_released = threading.Event(), list[bool]()
+        self.threads = list[str]()
+        self.method, self.patience = getattr(service.recommender, name), patience
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.threads.append(threading.current_thread().name)
+        self.was_released.append(self.release.wait(self.patience))
+        return self.method(*arguments)
+
+
+async def visit(client: httpx.AsyncClient, name: str, slow: SlowCalls) -> list[int]:
+    """Make more slow calls than there are worker threads, meanwhile ask whether the service is ready; then release."""
+    method, path, body = SLOW[name]
+    calls = [asyncio.create_task(client.request(method, path, json=body)) for _ in range(WORKER_THREADS + 1)]
+    while not slow.threads:
+        await asyncio.sleep(0.001)
+    ready = await client.get("/health/ready")
+    slow.release.set()
+    return [ready.status_code, *[(await call).status_code for call in calls]]
+
+
+def statuses(service: Local, name: str, slow: SlowCalls, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    new_slate(service)
+    monkeypatch.setattr(service.recommender, name, slow)
+    return service.client.loop.run_until_complete(visit(service.client.client, name, slow))
+
+
 @pytest.mark.parametrize("name", SLOW)
 def test_nothing_slow_runs_on_the_event_loop(service: Local, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many slow calls as there are worker threads, and one more: meanwhile the service says that it is ready."""
-    release, threads = threading.Event(), []
-    slow = getattr(service.recommender, name)
-
-    def blocked(*arguments: Any) -> Any:
-        threads.append(threading.current_thread().name)
-        assert release.wait(30)
-        return slow(*arguments)
-
-    new_slate(service)
-    monkeypatch.setattr(service.recommender, name, blocked)
-    method, path, body = SLOW[name]
-
-    async def visit(client: httpx.AsyncClient) -> list[int]:
-        visits = [asyncio.create_task(client.request(method, path, json=body)) for _ in range(WORKER_THREADS + 1)]
-        while not threads:
-            await asyncio.sleep(0.001)
-        ready = await client.get("/health/ready")
-        assert not any(task.done() for task in visits)
-        release.set()
-        return [ready.status_code, *[(await task).status_code for task in visits]]
-
-    ready, *others = service.client.loop.run_until_complete(visit(service.client.client))
+    slow = SlowCalls(service, name, patience=30.0)
+    ready, *others = statuses(service, name, slow, monkeypatch)
     assert ready == 200
     assert {status // 100 for status in others} <= {2, 4}
-    assert all(thread.startswith("slatewise-worker") for thread in threads)
+    assert all(slow.was_released)
+    assert all(thread.startswith("slatewise-worker") for thread in slow.threads)
+
+
+def test_what_runs_on_the_event_loop_is_noticed(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: without worker threads nobody can release the first slow call."""
+
+    async def run_on_the_loop(function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    monkeypatch.setattr(service.state, "run", run_on_the_loop)
+    slow = SlowCalls(service, "draft", patience=0.05)
+    statuses(service, "draft", slow, monkeypatch)
+    assert not slow.was_released[0]
 
 
 def test_rates_and_percentiles() -> None:
@@ -472,7 +495,7 @@ def files_called(action: Callable[[], Any]) -> set[str]:
         action()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     return files
 
 

@@ -33,7 +33,7 @@ def create_app(recommender: Recommender, settings: Settings, log: Log | None = N
     app = Starlette(
         routes=routes + page_routes(),
         middleware=[Middleware(RequestMiddleware, state=state)],
-        exception_handlers={kind: respond for kind in EXPECTED},
+        exception_handlers=dict.fromkeys(EXPECTED, respond),
         lifespan=_lifespan,
     )
     app.router.redirect_slashes = False

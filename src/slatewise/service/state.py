@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple, Unpack
+from typing import TypeVar, TypeVarTuple
 
 from starlette.requests import Request
 
@@ -51,7 +51,7 @@ class ServiceState:
         self._experiments: tuple[float, list[PolicyResult]] = (float("-inf"), [])
         self._reload_seen = 0
 
-    async def run(self, function: Callable[[Unpack[Arguments]], Result], *arguments: Unpack[Arguments]) -> Result:
+    async def run(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Call a function in a worker thread and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._workers, function, *arguments)
 
