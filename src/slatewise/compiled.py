@@ -37,13 +37,14 @@ def compiled(function: Function) -> Function:
 class Kernel:
     """A compiled function; `__wrapped__` is the same in plain Python."""
 
-    __wrapped__: FunctionType
+    __wrapped__: Any
 
     def __init__(self, function: FunctionType) -> None:
         update_wrapper(self, function)
         self._call: Callable[..., Any] = self._compile_and_call
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call the machine code."""
         return self._call(*arguments)
 
     def _compile_and_call(self, *arguments: Any) -> Any:

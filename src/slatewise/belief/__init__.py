@@ -72,7 +72,7 @@ def start(n_users: int, mean: ArrayLike, covariance: ArrayLike) -> Beliefs:
     """Give every user the prior N(mean (dim,), covariance (dim, dim)); the paper's is N(0, λI)."""
     spread = _contiguous(covariance)
     _check_positive_definite(spread, "prior covariance")
-    precision = _symmetric(np.linalg.inv(spread))
+    precision = _symmetric(np.linalg.inv(spread).astype(np.float64, copy=False))
     shift = np.linalg.solve(spread, np.asarray(mean, dtype=np.float64))
     return Beliefs(np.tile(precision, (n_users, 1, 1)), np.tile(shift, (n_users, 1)))
 
