@@ -102,20 +102,20 @@ class _Notice:
     """Says on stderr what is going on, once, when compiling has taken longer than PATIENCE in this process."""
 
     def __init__(self) -> None:
-        self.remaining = PATIENCE
+        self.seconds = 0.0
         self.was_given = False
 
     @contextmanager
     def if_slow(self) -> Iterator[None]:
         """Watch the clock while something is compiled or read from the cache."""
-        timer, start = threading.Timer(self.remaining, self._give), time.monotonic()
+        timer, start = threading.Timer(max(0.0, PATIENCE - self.seconds), self._give), time.monotonic()
         timer.daemon = True
         timer.start()
         try:
             yield
         finally:
             timer.cancel()
-            self.remaining = max(0.0, self.remaining - (time.monotonic() - start))
+            self.seconds += time.monotonic() - start
 
     def _give(self) -> None:
         if not self.was_given:

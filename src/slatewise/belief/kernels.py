@@ -43,28 +43,26 @@ def draw(root: Floats, mean: Floats, normals: Floats, temperature: float, drawn:
 @compiled
 def covariance(root: Floats, result: Floats) -> None:
     """Write Σ = R⁻¹R⁻ᵀ (n_users, dim, dim), whose entries are products of the columns of R⁻ᵀ."""
-    dim = root.shape[1]
-    columns = np.empty((dim, dim))
     for user in range(len(root)):
-        columns[:] = np.eye(dim)
-        for axis in range(dim):
-            solve_lower(root[user], columns[axis])
-            for other in range(axis + 1):
-                entry = product(columns[axis], columns[other])
-                result[user, axis, other], result[user, other, axis] = entry, entry
+        columns = np.eye(root.shape[1])
+        whiten(root[user], columns)
+        for row in range(len(columns)):
+            for column in range(row + 1):
+                entry = 0.0
+                for axis in range(len(columns)):
+                    entry += columns[axis, row] * columns[axis, column]
+                result[user, row, column], result[user, column, row] = entry, entry
 
 
 @compiled
 def logit_moments(root: Floats, mean: Floats, vectors: Floats, average: Floats, variance: Floats) -> None:
     """Write m·x and |R⁻ᵀx|² (n_users, k) of the users' own vectors (n_users, k, dim) or of shared ones (1, k, dim)."""
-    whitened = np.empty(mean.shape[1])
+    columns = np.empty((vectors.shape[2], vectors.shape[1]))
     for user in range(len(mean)):
-        rows = vectors[user if len(vectors) > 1 else 0]
-        for item in range(len(rows)):
-            whitened[:] = rows[item]
-            solve_lower(root[user], whitened)
-            average[user, item] = product(mean[user], rows[item])
-            variance[user, item] = product(whitened, whitened)
+        columns[:] = vectors[user if len(vectors) > 1 else 0].T
+        products(mean[user], columns, average[user])
+        whiten(root[user], columns)
+        squared_lengths(columns, variance[user])
 
 
 @compiled
@@ -92,67 +90,79 @@ def variational_evidence(
     strengths, pulls = evidence
     for user in range(len(mean)):
         items = np.flatnonzero(weights[user] > 0.0)
-        label, weight, logits = labels[user][items], weights[user][items], offsets[user][items]
-        whitened = np.empty((len(items), mean.shape[1]))
-        for place in range(len(items)):
-            whitened[place] = vectors[user, items[place]]
-            logits[place] += product(mean[user], whitened[place])
-            solve_lower(root[user], whitened[place])
-        curvature = converged_curvature(coordinates(whitened), logits, label, weight, stopping)
+        offset, label, weight = offsets[user][items], labels[user][items], weights[user][items]
+        columns, logits = np.ascontiguousarray(vectors[user][items].T), np.empty(len(items))
+        products(mean[user], columns, logits)
+        logits += offset
+        whiten(root[user], columns)
+        curvature = converged_curvature(coordinates(columns), logits, label, weight, stopping)
         strengths[user], pulls[user] = 0.0, 0.0
         for place in range(len(items)):
-            item = items[place]
-            strengths[user, item] = weight[place] * curvature[place]
-            pulls[user, item] = weight[place] * (label[place] - curvature[place] * offsets[user, item])
+            strengths[user, items[place]] = weight[place] * curvature[place]
+            pulls[user, items[place]] = weight[place] * (label[place] - curvature[place] * offset[place])
 
 
 @compiled
 def converged_curvature(
     vectors: Floats, logits: Floats, labels: Floats, weights: Floats, stopping: tuple[int, float]
 ) -> Floats:
-    """Iterate equations (7) to (9) from the prior N(0, I), with the logits as offsets; return 2λ(ξ) of every item."""
+    """Iterate equations (7) to (9) for vectors (k, dim) from the prior N(0, I), with the logits as offsets.
+
+    Returns 2λ(ξ) of every item.
+    """
     n_items, dim = vectors.shape
-    precision, root, shift = np.empty((dim, dim)), np.empty((dim, dim)), np.empty(dim)
-    contact, curvature, whitened = np.empty(n_items), np.empty(n_items), np.empty(dim)
-    for item in range(n_items):
-        contact[item] = sqrt(product(vectors[item], vectors[item]) + logits[item] ** 2)
-        curvature[item] = 2.0 * bound_curvature(contact[item])
-    for _ in range(stopping[0] - 1):
+    precision, root, shift = np.empty((dim, dim)), np.eye(dim), np.zeros(dim)
+    columns, average, variance = np.empty((dim, n_items)), np.empty(n_items), np.empty(n_items)
+    contact, curvature = np.full(n_items, inf), np.empty(n_items)
+    for evaluation in range(stopping[0]):
+        columns[:] = vectors.T
+        whiten(root, columns)
+        products(shift, columns, average)
+        squared_lengths(columns, variance)
+        if not move_contact(contact, curvature, logits + average, variance, stopping[1]):
+            break
+        if evaluation + 1 == stopping[0]:
+            break
         precision[:], shift[:] = np.eye(dim), 0.0
         for item in range(n_items):
             pull = weights[item] * (labels[item] - curvature[item] * logits[item])
             add_item(precision, shift, vectors[item], weights[item] * curvature[item], pull)
         cholesky(precision, root)
         solve_lower(root, shift)
-        is_moving = False
-        for item in range(n_items):
-            whitened[:] = vectors[item]
-            solve_lower(root, whitened)
-            logit = logits[item] + product(whitened, shift)
-            fresh = sqrt(product(whitened, whitened) + logit**2)
-            is_moving |= abs(fresh - contact[item]) > stopping[1] * (1.0 + fresh)
-            contact[item], curvature[item] = fresh, 2.0 * bound_curvature(fresh)
-        if not is_moving:
-            break
     return curvature
 
 
 @compiled
-def coordinates(vectors: Floats) -> Floats:
-    """Return coordinates (k, rank) of vectors (k, dim) in an orthonormal basis of their span, by Gram and Schmidt.
+def move_contact(contact: Floats, curvature: Floats, average: Floats, variance: Floats, tolerance: float) -> bool:
+    """Write ξ of equation (9) and 2λ(ξ); return whether any ξ has moved."""
+    has_moved = False
+    for item in range(len(contact)):
+        fresh = sqrt(variance[item] + average[item] ** 2)
+        has_moved |= abs(fresh - contact[item]) > tolerance * (1.0 + fresh)
+        contact[item], curvature[item] = fresh, 2.0 * bound_curvature(fresh)
+    return has_moved
+
+
+@compiled
+def coordinates(columns: Floats) -> Floats:
+    """Return coordinates (k, rank) of columns (dim, k) in an orthonormal basis of their span, by Gram and Schmidt.
 
     Products of vectors are products of their coordinates, so that k items need no more than k dimensions.
     """
-    n_items, dim = vectors.shape
+    residuals = np.ascontiguousarray(columns.T)
+    n_items, dim = residuals.shape
     basis, result, rank = np.empty((min(n_items, dim), dim)), np.zeros((n_items, min(n_items, dim))), 0
-    residual = np.empty(dim)
     for item in range(n_items):
-        residual[:] = vectors[item]
+        residual, smallest = residuals[item], NEGLIGIBLE * sqrt(np.square(residuals[item]).sum())
         for axis in range(rank):
-            result[item, axis] = product(basis[axis], residual)
-            residual -= result[item, axis] * basis[axis]
-        length = sqrt(product(residual, residual))
-        if rank < len(basis) and length > NEGLIGIBLE * sqrt(product(vectors[item], vectors[item])):
+            direction, along = basis[axis], 0.0
+            for number in range(dim):
+                along += direction[number] * residual[number]
+            for number in range(dim):
+                residual[number] -= along * direction[number]
+            result[item, axis] = along
+        length = sqrt(np.square(residual).sum())
+        if rank < len(basis) and length > smallest:
             basis[rank], result[item, rank] = residual / length, length
             rank += 1
     return np.ascontiguousarray(result[:, :rank])
@@ -222,9 +232,33 @@ def solve_upper(root: Floats, vector: Floats) -> None:
 
 
 @compiled
-def product(left: Floats, right: Floats) -> float:
-    """Return the inner product of two vectors."""
-    total = 0.0
-    for axis in range(len(left)):
-        total += left[axis] * right[axis]
-    return total
+def whiten(root: Floats, columns: Floats) -> None:
+    """Overwrite columns X (dim, k) with R⁻ᵀX, whose squared lengths are the variances xᵀΣx."""
+    for row in range(len(root)):
+        solved, diagonal = columns[row], root[row, row]
+        for item in range(len(solved)):
+            solved[item] /= diagonal
+        for below in range(row + 1, len(root)):
+            target, multiple = columns[below], root[row, below]
+            for item in range(len(target)):
+                target[item] -= multiple * solved[item]
+
+
+@compiled
+def products(vector: Floats, columns: Floats, result: Floats) -> None:
+    """Write the inner products (k,) of a vector with columns (dim, k)."""
+    result[:] = 0.0
+    for axis in range(len(vector)):
+        row, entry = columns[axis], vector[axis]
+        for item in range(len(result)):
+            result[item] += entry * row[item]
+
+
+@compiled
+def squared_lengths(columns: Floats, result: Floats) -> None:
+    """Write the squared lengths (k,) of columns (dim, k)."""
+    result[:] = 0.0
+    for axis in range(len(columns)):
+        row = columns[axis]
+        for item in range(len(result)):
+            result[item] += row[item] * row[item]
