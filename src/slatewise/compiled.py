@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property, update_wrapper
 from pathlib import Path
 from types import FunctionType
@@ -51,9 +51,13 @@ class Kernel:
         """Compile for the types of these arguments, or read what was compiled before; from then on call numba's."""
         import numba
 
+        types = tuple(map(numba.typeof, arguments))
         with _one_at_a_time, _notice.if_slow():
-            dispatcher, types = self.dispatcher, tuple(map(numba.typeof, arguments))
-            with suppress(OSError):  # it is compiled already when the cache turns out to be full
+            dispatcher = self.dispatcher
+            try:
+                dispatcher.compile(types)
+            except OSError:  # the disk is full
+                dispatcher = self.uncached
                 dispatcher.compile(types)
         self._call = dispatcher
         return dispatcher(*arguments)
@@ -63,11 +67,17 @@ class Kernel:
         """What numba makes of the function, with a cache if there is a directory for it."""
         import numba
 
-        function = self._linked()
         try:
-            return numba.njit(function, cache=True, **_OPTIONS)
+            return numba.njit(self._linked("dispatcher"), cache=True, **_OPTIONS)
         except RuntimeError:  # no directory can be written
-            return numba.njit(function, **_OPTIONS)
+            return self.uncached
+
+    @cached_property
+    def uncached(self) -> Any:
+        """The same without a cache."""
+        import numba
+
+        return numba.njit(self._linked("uncached"), **_OPTIONS)
 
     @cached_property
     def callees(self) -> dict[str, "Kernel"]:
@@ -81,14 +91,14 @@ class Kernel:
         """The source files of this kernel and of all that it calls."""
         return {self.__wrapped__.__code__.co_filename}.union(*(kernel.files for kernel in self.callees.values()))
 
-    def _linked(self) -> FunctionType:
-        """Return the function with numba's version of every kernel it calls.
+    def _linked(self, version: str) -> FunctionType:
+        """Return the function with numba's version of every kernel it calls, `dispatcher` or `uncached`.
 
         numba compiles again when the file of a function has changed, but knows nothing of other files; their content
         becomes part of the name in the cache.
         """
         plain = self.__wrapped__
-        callees = {name: kernel.dispatcher for name, kernel in self.callees.items()}
+        callees = {name: getattr(kernel, version) for name, kernel in self.callees.items()}
         function = FunctionType(plain.__code__, {**plain.__globals__, **callees}, plain.__name__, plain.__defaults__)
         function.__qualname__ = plain.__qualname__
         others = sorted(self.files - {plain.__code__.co_filename})
