@@ -89,11 +89,12 @@ def test_a_full_disk_does_not_stop_a_kernel(modules: Path) -> None:
 
 
 def test_compiling_is_announced_once_if_it_takes_long(modules: Path) -> None:
-    """Negative control: the same within the time allowed is silent."""
+    """Negative controls: to read from the cache, or to compile within the time allowed, is silent."""
     impatient = "import slatewise.compiled as c; c.PATIENCE = 0.0\n" + RUN + "caller.plus_one(1.0)"
     words, said = run(modules, impatient)
     assert words == ["16.0", "0"]
     assert said == compiled.NOTICE + "\n"
+    assert run(modules, impatient) == (["16.0", "1"], "")
     (modules / "called.py").write_text(CALLED.replace("2.0", "3.0"))
     words, said = run(modules, impatient.replace("0.0\n", "600.0\n"))
     assert words == ["22.0", "0"]

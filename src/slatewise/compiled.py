@@ -112,20 +112,32 @@ class _Notice:
     """Says on stderr what is going on, once, when compiling has taken longer than PATIENCE in this process."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
-        self.was_given = False
+        self.seconds, self.depth, self.started, self.was_given = 0.0, 0, 0.0, False
+        self.timer = threading.Timer(PATIENCE, self._give)
 
     @contextmanager
     def if_slow(self) -> Iterator[None]:
-        """Watch the clock while something is compiled or read from the cache."""
-        timer, start = threading.Timer(max(0.0, PATIENCE - self.seconds), self._give), time.monotonic()
-        timer.daemon = True
-        timer.start()
-        try:
+        """Watch the clock whenever numba compiles; reading from the cache does not count."""
+        from numba.core import event
+
+        methods = {"on_start": self._begin, "on_end": self._end}
+        with event.install_listener("numba:compile", type("Listener", (event.Listener,), methods)()):
             yield
-        finally:
-            timer.cancel()
-            self.seconds += time.monotonic() - start
+
+    def _begin(self, _event: object) -> None:
+        """Start the clock, unless a kernel is compiled only because another one calls it."""
+        if self.depth == 0:
+            self.started = time.monotonic()
+            self.timer = threading.Timer(max(0.0, PATIENCE - self.seconds), self._give)
+            self.timer.daemon = True
+            self.timer.start()
+        self.depth += 1
+
+    def _end(self, _event: object) -> None:
+        self.depth -= 1
+        if self.depth == 0:
+            self.timer.cancel()
+            self.seconds += time.monotonic() - self.started
 
     def _give(self) -> None:
         if not self.was_given:
