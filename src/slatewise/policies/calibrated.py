@@ -172,8 +172,8 @@ class Calibrated:
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """Add the evidence: Σ⁻¹ += Σ t tᵀ / ψ and Σ⁻¹m += Σ (y − μ) t / ψ, exact and in any order."""
         items = np.maximum(slates.items, 0)  # any item stands in for −1, with no weight
-        weights = (slates.items >= 0) / self.noise.take(items)
-        pulls = weights * (clicks - self.rates.take(items))
-        beliefs = belief.Beliefs(state["precision"], state["shift"])
-        learned = belief.add_evidence(beliefs, self._at(items), weights, pulls)
+        weights = (slates.items >= 0).astype(np.float64) / self.noise.take(items)
+        pulls = weights * (clicks.astype(np.float64) - self.rates.take(items))
+        vectors = self.catalog.taste_vectors.take(items, axis=0)
+        learned = belief.add_evidence(belief.Beliefs(state["precision"], state["shift"]), vectors, weights, pulls)
         return {"precision": learned.precision, "shift": learned.shift, "rounds": state["rounds"] + 1}
