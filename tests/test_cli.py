@@ -117,7 +117,7 @@ def test_control_c_says_so(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "interrupted; nothing was left half done" in said
+    assert "interrupted; no partial files were left behind" in said
     assert "Traceback" not in said
     assert not (tmp_path / "out").exists()
 

@@ -74,6 +74,11 @@ def make_world(size: WorldSize | None = None, seed: int = 0) -> World:
     return World(dataset, tastes, vectors, popularity)
 
 
+def load_synthetic() -> Dataset:
+    """A generated world of 800 users and 400 items whose true preferences are known."""
+    return make_world().dataset
+
+
 def _draw_categories(size: WorldSize, random: np.random.Generator) -> NDArray[np.bool_]:
     """One to three categories per item, some categories more common than others."""
     weights = 1.0 / np.sqrt(np.arange(size.n_categories) + 1.0)

@@ -15,16 +15,27 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from slatewise.data.errors import DataError
+
+__all__ = [
+    "DataError",
+    "align",
+    "as_polars",
+    "identifiers",
+    "numbers",
+    "original_identifiers",
+    "read_table",
+    "require_columns",
+    "same_identifiers",
+    "times",
+]
+
 IDENTIFIERS = ("user_id", "item_id")
 PARQUET_SUFFIXES = {".parquet", ".pq"}
 SEPARATORS = ",\t;|"
 GZIP = b"\x1f\x8b"
 LARGEST_TABLE = 8 << 30
 CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
-
-
-class DataError(ValueError):
-    """The data cannot be used as it is; the message says what is wrong, where, and the way out."""
 
 
 def read_table(path: str | Path) -> pl.DataFrame:

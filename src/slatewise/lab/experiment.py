@@ -20,9 +20,9 @@ from slatewise.files import write_whole
 from slatewise.lab.cluster import Cluster
 from slatewise.lab.parcels import Packed, Parcel
 from slatewise.lab.simulate import Session, simulate, users_at_once
-from slatewise.lab.tuning import GRIDS, VALIDATION_SHARE, Candidate, train_catalog, tune
+from slatewise.lab.tuning import VALIDATION_SHARE, Candidate, grid_of, train_catalog, tune
 from slatewise.lab.workers import Here, Processes, Workers
-from slatewise.policies import make_policy, policy_options
+from slatewise.policies import POLICIES, make_policy, policy_options
 from slatewise.policies.protocol import Policy
 from slatewise.version import __version__
 
@@ -151,9 +151,12 @@ def load_results(directory: Path, experiment: Experiment, dataset: Dataset) -> R
 
 
 def _identity(experiment: Experiment, dataset: Dataset) -> tuple[str, str]:
-    """Name and describe records by everything they depend on: data, settings, grids and the version of slatewise."""
-    grids = {arm.policy: GRIDS[arm.policy] for arm in experiment.arms if arm.tuned}
+    """Name and describe records by everything they depend on: data, settings, grids, versions of the code."""
+    grids = {arm.policy: grid_of(arm.policy) for arm in experiment.arms if arm.tuned}
     facts = {"slatewise": __version__, "data": dataset.digest, **asdict(experiment), "grids": grids}
+    plugins = {arm.policy: provider for arm in experiment.arms if (provider := POLICIES.provider(arm.policy))}
+    if plugins:
+        facts["plugins"] = plugins
     description = json.dumps(facts, indent=1, sort_keys=True)
     return f"{experiment.name}-{hashlib.sha256(description.encode()).hexdigest()[:12]}", description
 

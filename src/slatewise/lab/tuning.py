@@ -16,7 +16,7 @@ from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import Dataset
 from slatewise.lab.metrics import per_split, per_user
 from slatewise.lab.simulate import Session, simulate
-from slatewise.policies import make_policy
+from slatewise.policies import POLICIES, make_policy
 
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "logrank": {},
@@ -59,9 +59,14 @@ class Candidate:
     f: float
 
 
+def grid_of(policy: str) -> dict[str, tuple[Any, ...]]:
+    """Return the values to try for each option: ours, or a plug-in's own `tuning_grid` (nothing to tune if absent)."""
+    return GRIDS[policy] if policy in GRIDS else dict(getattr(POLICIES[policy], "tuning_grid", {}))
+
+
 def candidates(policy: str) -> Iterator[dict[str, Any]]:
     """Yield every setting of a policy's grid."""
-    grid = GRIDS[policy]
+    grid = grid_of(policy)
     for values in product(*grid.values()):
         yield dict(zip(grid, values, strict=True))
 
