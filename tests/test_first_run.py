@@ -81,7 +81,7 @@ def test_a_machine_that_only_serves_needs_nothing_of_the_trainer(tmp_path: Path)
     _, said = process.communicate(timeout=60)
     assert "serving 3 items at http://127.0.0.1:" in serving, said
     absent = python(WITHOUT.format(module="polars", arguments=["catalog", "show", str(tmp_path)]) + MAIN)
-    assert_one_sentence(absent.stderr, "holds no catalogue")
+    assert_one_sentence(absent.stderr, "contains no catalog")
 
 
 def test_an_old_python_is_told_so() -> None:

@@ -51,7 +51,7 @@ def test_a_flipped_bit_is_noticed() -> None:
     for name, content in packed.files.items():
         flipped = bytearray(content)
         flipped[len(flipped) // 2] ^= 1
-        with pytest.raises(CatalogError, match=r"damaged|not a catalogue manifest"):
+        with pytest.raises(CatalogError, match=r"damaged|not a catalog manifest"):
             replace(packed, files={**packed.files, name: bytes(flipped)}).open()
 
 
