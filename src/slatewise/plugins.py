@@ -76,6 +76,11 @@ class Registry(MutableMapping[str, Entry]):
             return None
         return " and ".join(map(_package, self._plugins[name]))
 
+    def packages(self) -> dict[str, str]:
+        """Return the packages that provide plug-ins, with their versions."""
+        points = (point for points in self._plugins.values() for point in points)
+        return {point.dist.name: point.dist.version for point in points if point.dist}
+
     @cached_property
     def _plugins(self) -> dict[str, list[EntryPoint]]:
         """The entry points by name, not loaded; those that clash with a built-in entry are left out."""
