@@ -30,7 +30,7 @@ from slatewise.bench.figures import FIGURES, QUICK, Figure, at_least, at_most
 from slatewise.bench.growth_figure import figure_growth
 from slatewise.bench.table import table
 from slatewise.bench.worlds import random_catalog
-from slatewise.catalog.taste import linearised_taste
+from slatewise.catalog.taste import linearized_taste
 from slatewise.cli import app
 from slatewise.report import markdown_table
 from tests.conftest import ROOT
@@ -98,7 +98,7 @@ def test_both_sides_of_mmr_begin_alike() -> None:
 
 def test_a_random_catalogue_has_the_tastes_that_vectors_brought_along_get() -> None:
     made = random_catalog(50, 4)
-    expected = linearised_taste(made.vectors.astype(np.float64), made.log_odds, made.population_covariance)
+    expected = linearized_taste(made.vectors.astype(np.float64), made.log_odds, made.population_covariance)
     np.testing.assert_allclose(made.taste_vectors, expected, rtol=1e-6)
     assert random_catalog(50, 4, is_bare=True).taste_vectors.shape == (50, 1)
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
 from slatewise.catalog.identifiers import Identifiers, PackedText
-from slatewise.catalog.taste import linearised_taste
+from slatewise.catalog.taste import linearized_taste
 from slatewise.policies import Available, Policy, Slates, State, make_policy
 from slatewise.randomness import Streams, user_keys
 
@@ -44,7 +44,7 @@ def random_catalog(n_items: int, dim: int, is_bare: bool = False) -> Catalog:
         log_odds=log_odds,
         population_mean=np.zeros(dim),
         population_covariance=np.eye(dim),
-        taste_vectors=linearised_taste(seen, log_odds, np.eye(seen.shape[1])).astype(np.float32),
+        taste_vectors=linearized_taste(seen, log_odds, np.eye(seen.shape[1])).astype(np.float32),
         about={"training": {"method": "vectors", "dim": dim}},
     )
 

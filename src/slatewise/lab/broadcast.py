@@ -1,7 +1,7 @@
-"""What every worker needs, as files that can travel: a data set or a catalogue, named by its content.
+"""Broadcast variables: a data set or a catalog that every worker needs, as files identified by their content.
 
-The files are the same on a disk and on the wire, safetensors with a JSON manifest, and are checked when opened. A
-worker opens a parcel once, however many tasks name it.
+The files are the same on disk and over the network, safetensors with a JSON manifest, and are checked when loaded. A
+worker loads a broadcast once, however many tasks refer to it.
 """
 
 import hashlib
@@ -19,12 +19,12 @@ from slatewise.catalog.identifiers import Identifiers, PackedText
 from slatewise.catalog.model_files import MANIFEST, Arrays, read_model, write_model
 from slatewise.data.dataset import Dataset
 
-OPEN_AT_ONCE = 4
+LOADED_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
-class Stored:
-    """A parcel whose files lie in a folder of this machine; equal when the content is."""
+class DiskBroadcast:
+    """A broadcast whose files are in a folder on this machine; equal if the content is equal."""
 
     kind: str
     digest: str
@@ -36,8 +36,8 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Packed:
-    """A parcel that carries its files, for machines that share no disk; equal when the content is."""
+class MemoryBroadcast:
+    """A broadcast that carries its files, for machines that share no disk; equal if the content is equal."""
 
     kind: str
     digest: str
@@ -45,7 +45,7 @@ class Packed:
 
     @classmethod
     def of(cls, content: Dataset | Catalog) -> Self:
-        """Pack a data set or a catalogue."""
+        """Serialize a data set or a catalog."""
         with TemporaryDirectory(prefix="slatewise-") as folder:
             if isinstance(content, Dataset):
                 kind = "dataset"
@@ -56,12 +56,12 @@ class Packed:
             files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
         return cls(kind, hashlib.sha256(files[MANIFEST]).hexdigest(), files)
 
-    def store(self, folder: Path) -> Stored:
+    def store(self, folder: Path) -> DiskBroadcast:
         """Write the files into a folder."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in self.files.items():
             (folder / name).write_bytes(content)
-        return Stored(self.kind, self.digest, str(folder))
+        return DiskBroadcast(self.kind, self.digest, str(folder))
 
     def open(self) -> Any:
         """Read and check the files."""
@@ -69,32 +69,32 @@ class Packed:
             return self.store(Path(folder)).open()
 
 
-ARRIVED: dict[str, Stored] = {}
-"""What was sent to this process, by name."""
+RECEIVED: dict[str, DiskBroadcast] = {}
+"""What was sent to this worker process, by name."""
 
 
 @dataclass(frozen=True)
-class Sent:
-    """A parcel that was sent ahead to every worker; equal when the content is."""
+class WorkerBroadcast:
+    """A broadcast that was sent to every worker in advance; equal if the content is equal."""
 
     kind: str
     digest: str
     name: str = field(compare=False)
 
     def open(self) -> Any:
-        """Read and check the files that arrived."""
-        if self.name not in ARRIVED:
-            raise FileNotFoundError(f"the {self.kind} {self.digest} did not arrive at this worker; its log says why")
-        return ARRIVED[self.name].open()
+        """Read and check the files that this worker received."""
+        if self.name not in RECEIVED:
+            raise FileNotFoundError(f"this worker did not receive the {self.kind} {self.digest}; its log says why")
+        return RECEIVED[self.name].open()
 
 
-Parcel = Stored | Packed | Sent
+Broadcast = DiskBroadcast | MemoryBroadcast | WorkerBroadcast
 
 
-@lru_cache(maxsize=OPEN_AT_ONCE)
-def opened(parcel: Parcel) -> Any:
-    """Return what is in a parcel; its own copy of this process, opened once."""
-    return parcel.open()
+@lru_cache(maxsize=LOADED_AT_ONCE)
+def load_broadcast(broadcast: Broadcast) -> Any:
+    """Return the content of a broadcast; this process loads it once and keeps its own copy."""
+    return broadcast.open()
 
 
 def _write_dataset(dataset: Dataset, folder: Path) -> None:
