@@ -1,7 +1,7 @@
 """The simulation that is timed: five rounds for everybody in a synthetic world.
 
-`python benchmarks/simulation.py USERS ITEMS REPEATS` prints the seconds of each policy. It imports nothing but
-slatewise, so that the same file times an older commit: PYTHONPATH says which.
+`python -m benchmarks.simulation USERS ITEMS REPEATS` prints the seconds of each policy. It uses nothing of slatewise but
+what older commits have too, so that it can time them: PYTHONPATH says which.
 """
 
 import json

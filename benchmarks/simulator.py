@@ -45,7 +45,7 @@ def extract(commit: str, folder: Path) -> Path:
 
 def time_source(source: Path, size: simulation.Size, repeats: int) -> dict[str, float]:
     """Return the seconds of each policy with the package in a directory, in a process of its own."""
-    script = [simulation.__file__, str(size.users), str(size.items), str(repeats)]
+    script = ["-m", "benchmarks.simulation", str(size.users), str(size.items), str(repeats)]
     times: dict[str, float] = json.loads(python(script, source=source))
     return times
 
