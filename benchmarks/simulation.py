@@ -1,7 +1,7 @@
 """The simulation that is timed: five rounds for everybody in a synthetic world.
 
-`python -m benchmarks.simulation USERS ITEMS REPEATS` prints the seconds of each policy. It uses nothing of slatewise but
-what older commits have too, so that it can time them: PYTHONPATH says which.
+`python -m benchmarks.simulation USERS ITEMS REPEATS` prints the seconds of each policy. It uses nothing of slatewise
+but what older commits have too, so that it can time them: PYTHONPATH says which.
 """
 
 import json

@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import uvloop
 
 from benchmarks.load import closed_loop, server
-from benchmarks.load.connection import Pool
-from benchmarks.load.load_test import FEEDBACKS, HEALTH, SLATES, Note, Plan, listed, mixed_load
-from benchmarks.load.server import HOST, Launch, Server
+from benchmarks.load.load_test import FEEDBACKS, HEALTH, SLATES, Note, Plan, connected, listed, mixed_load
+from benchmarks.load.server import Launch, Server
 from benchmarks.load.visitors import Visitors
 from slatewise.report import Table
 
@@ -65,12 +64,10 @@ async def measure(plan: Plan, launch: Launch, directory: Path) -> dict[str, floa
 
 
 async def _throughput(target: Server, plan: Plan) -> closed_loop.Throughput:
-    visitors, pool = Visitors(target.host, "throughput", events=1), Pool(HOST, target.port)
-    await pool.open(plan.clients)
-    await closed_loop.throughput(pool, visitors, plan.clients, WARM_UP_SECONDS)
-    throughput = await closed_loop.throughput(pool, visitors, plan.clients, plan.seconds / 2)
-    pool.close()
-    return throughput
+    visitors = Visitors(target.host, "throughput", events=1)
+    async with connected(target, plan.clients) as pool:
+        await closed_loop.throughput(pool, visitors, plan.clients, WARM_UP_SECONDS)
+        return await closed_loop.throughput(pool, visitors, plan.clients, plan.seconds / 2)
 
 
 def run_loop(task: Coroutine[Any, Any, Result]) -> Result:

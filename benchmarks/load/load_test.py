@@ -1,16 +1,18 @@
 """What `make load` measures, in the order in which it runs, and the bounds that it has to keep."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 from benchmarks.figures import Bound, at_most
-from benchmarks.load import closed_loop, open_loop, server
+from benchmarks.load import closed_loop, health_probe, open_loop, server
 from benchmarks.load.closed_loop import Throughput
-from benchmarks.load.connection import Pool, get
+from benchmarks.load.connection import Pool
+from benchmarks.load.health_probe import Waits
 from benchmarks.load.open_loop import Record, Stream
 from benchmarks.load.server import HOST, Launch, Server
 from benchmarks.load.visitors import Visitors, ignore
@@ -20,8 +22,6 @@ BOUNDS: dict[str, Bound] = {SLATES: at_most(30.0), FEEDBACKS: at_most(50.0)}
 """The 99th percentile of a stream in milliseconds, by itself and with the other."""
 CLICKS_PER_SLATE = 5
 CONNECTIONS = 64
-HEALTH_RATE = 200.0
-"""Requests of /health/live per second, on a connection of their own: a stalled event loop responds late to them."""
 TURN_SECONDS = 1.0
 
 
@@ -94,12 +94,10 @@ async def mixed_load(target: Server, plan: Plan, name: str) -> Run:
     """Measure a thousand visitors who ask for slates and click them, and how late /health/live responds meanwhile."""
     visitors = Visitors(target.host, name, events=plan.events)
     await prepare(target, visitors, min(1_000, round(plan.feedbacks)))
-    probe = Stream(HEALTH, HEALTH_RATE, lambda: get(target.host, "/health/live"), ignore)
-    load, health = await asyncio.gather(
-        record(target, mixed_streams(visitors, plan), plan.seconds),
-        record(target, [probe], plan.seconds, connections=1),
+    records, waits = await asyncio.gather(
+        record(target, mixed_streams(visitors, plan), plan.seconds), watch_health(target, plan.seconds)
     )
-    return summaries([*load, *health])
+    return {**summaries(records), HEALTH: waits.summary()}
 
 
 def mixed_streams(visitors: Visitors, plan: Plan) -> list[Stream]:
@@ -110,12 +108,25 @@ def mixed_streams(visitors: Visitors, plan: Plan) -> list[Stream]:
     ]
 
 
-async def record(target: Server, streams: list[Stream], seconds: float, connections: int = CONNECTIONS) -> list[Record]:
+async def record(target: Server, streams: list[Stream], seconds: float) -> list[Record]:
     """Send streams over connections of their own."""
+    async with connected(target, CONNECTIONS) as pool:
+        return await open_loop.run(pool, streams, seconds)
+
+
+async def watch_health(target: Server, seconds: float) -> Waits:
+    """Watch /health/live over a connection of its own."""
+    async with connected(target, 1) as pool:
+        return await health_probe.watch(pool, target.host, seconds)
+
+
+@asynccontextmanager
+async def connected(target: Server, connections: int) -> AsyncIterator[Pool]:
+    """Open connections to a server, and close them."""
     pool = Pool(HOST, target.port)
     await pool.open(connections)
     try:
-        return await open_loop.run(pool, streams, seconds)
+        yield pool
     finally:
         pool.close()
 
@@ -127,10 +138,8 @@ def summaries(records: Sequence[Record]) -> Run:
 
 async def prepare(target: Server, visitors: Visitors, slates: int) -> None:
     """Give visitors slates, before anything is measured."""
-    pool = Pool(HOST, target.port)
-    await pool.open(16)
-    await closed_loop.prepare(pool, visitors, slates)
-    pool.close()
+    async with connected(target, 16) as pool:
+        await closed_loop.prepare(pool, visitors, slates)
 
 
 async def _against_baseline(ours: Server, baseline: Server, plan: Plan, number: int) -> dict[str, float]:
