@@ -7,18 +7,15 @@ import sys
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.machine import load_average
+from benchmarks.machine import warn_if_busy
 from benchmarks.runner import GROUPS, QUICK, Results, run
 from slatewise.report import markdown_table
-
-BUSY = 0.7
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure the groups that were asked for."""
     given = parse(arguments)
-    if load_average() > BUSY:
-        _note(f"this machine is busy (load average {load_average():.1f}), which favors whichever side is quicker")
+    warn_if_busy()
     results = run(_groups(given.only, given.all))
     document = results.document(shlex.join(["python", "-m", "benchmarks", *(arguments or sys.argv[1:])]))
     if given.out is not None:

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import numpy as np
 from slatewise.version import __version__
 
 CPU_INFO = Path("/proc/cpuinfo")
+BUSY = 0.7
+"""The load average above which figures are not to be trusted."""
 PACKAGES = ("numba", "pyversity", "bayesianbandits")
 
 
@@ -32,6 +35,13 @@ def machine() -> dict[str, str | int]:
 def load_average() -> float:
     """Return how many processes wanted a core during the last minute."""
     return os.getloadavg()[0]
+
+
+def warn_if_busy() -> None:
+    """Say on stderr if other processes would distort what is measured."""
+    load = load_average()
+    if load > BUSY:
+        print(f"this machine is busy (load average {load:.1f}): measure again when it is quiet", file=sys.stderr)
 
 
 def _processor() -> str:

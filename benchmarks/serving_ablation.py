@@ -9,12 +9,14 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.load import compare
 from benchmarks.load.load_test import Plan
 from benchmarks.load.server import Launch, check_source, save_catalog_with
+from benchmarks.machine import warn_if_busy
 from slatewise.report import markdown_table
 
 CHOOSER = "SLATEWISE_CHOOSER"
@@ -114,24 +116,25 @@ VARIANTS: dict[str, Variant] = {
 def main() -> None:
     """Measure every variant by turns, and print a table."""
     given = _parse()
+    warn_if_busy()
     plan = Plan(150.0, 250.0, given.seconds, given.runs)
     with tempfile.TemporaryDirectory(prefix="slatewise-ablation-") as folder:
         directory = Path(folder)
-        launches = _launches(given.source, directory)
+        launches = _launches(given.source, directory, ["everything", *(given.only or VARIANTS)])
         runs = compare.compare(plan, launches, directory, lambda words: print(words, file=sys.stderr, flush=True))
     if given.out is not None:
         given.out.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
     print(markdown_table(compare.comparison_table(plan, runs)))
 
 
-def _launches(source: Path, directory: Path) -> dict[str, Launch]:
-    """Write all variants and one catalog for them; return how each is served."""
+def _launches(source: Path, directory: Path, names: Sequence[str]) -> dict[str, Launch]:
+    """Write variants and one catalog for them; return how each is served."""
     catalog = directory / "catalog"
     save_catalog_with(check_source(source / "src"), catalog, 10_000)
     launches = {}
-    for number, (name, variant) in enumerate(VARIANTS.items()):
-        package = write_variant(source, directory / f"variant-{number}", variant.edits)
-        launches[name] = Launch(catalog, source=package, environment=variant.environment)
+    for number, name in enumerate(dict.fromkeys(names)):
+        package = write_variant(source, directory / f"variant-{number}", VARIANTS[name].edits)
+        launches[name] = Launch(catalog, source=package, environment=VARIANTS[name].environment)
     return launches
 
 
@@ -151,6 +154,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving_ablation", description=__doc__)
     parser.add_argument("source", type=Path, help="a checkout of 4c27cee")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", action="append", choices=list(VARIANTS), help="compared with everything; repeatable")
     parser.add_argument("--seconds", type=float, default=10.0, help="of the mixed load; half for requests per second")
     parser.add_argument("--out", type=Path, help="file for all runs as JSON")
     return parser.parse_args()

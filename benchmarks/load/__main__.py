@@ -12,7 +12,7 @@ from benchmarks.load import compare, load_test, soak
 from benchmarks.load.compare import run_loop
 from benchmarks.load.load_test import Plan, Row
 from benchmarks.load.server import Launch, save_catalog
-from benchmarks.machine import machine
+from benchmarks.machine import load_average, machine, warn_if_busy
 from slatewise.report import Table, markdown_table
 
 SAME_MACHINE = "One worker, SQLite with synchronous = FULL; the generator runs on the same cores as the server."
@@ -24,10 +24,13 @@ Outcome = tuple[dict[str, Any], Table, bool]
 def main() -> int:
     """Measure, print, and say by the exit code whether every bound is kept."""
     given = parse()
+    warn_if_busy()
+    load_before = load_average()
     with tempfile.TemporaryDirectory(prefix="slatewise-load-", dir=given.directory) as folder:
         measured, table, is_met = COMMANDS[given.command](given, Path(folder))
     if given.json:
-        print(json.dumps({"machine": machine(), "same_machine": True, "items": given.items, **measured}))
+        about = {"machine": machine(), "load_before": load_before, "same_machine": True, "items": given.items}
+        print(json.dumps({**about, **measured}))
     else:
         print(markdown_table(table))
     return 0 if is_met else 1
