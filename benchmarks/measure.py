@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src"
 STATUS = Path("/proc/self/status")
 MEGABYTE = 2**20
 
@@ -32,20 +33,23 @@ def seconds(tasks: Mapping[str, Task], repeats: int, warm_ups: int = 1) -> dict[
     return {name: median(values) for name, values in times.items()}
 
 
-def python(arguments: Sequence[str], environment: Mapping[str, str] | None = None, source: Path | None = None) -> str:
+def python(arguments: Sequence[str], environment: Mapping[str, str] | None = None, source: Path = SOURCE) -> str:
     """Run Python in a new process that can import `benchmarks`; return the last line that it prints.
 
-    `source` is a directory whose `slatewise` is used instead of the installed one.
+    `source` is the directory whose `slatewise` is used, whichever is installed: by default that of this checkout.
     """
-    paths = [str(path) for path in (source, ROOT) if path is not None]
-    paths += [path for path in [os.environ.get("PYTHONPATH")] if path]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **(environment or {})}
+    variables = {**os.environ, "PYTHONPATH": python_path(source), **(environment or {})}
     done = subprocess.run(  # noqa: S603
         [sys.executable, *arguments], env=variables, stdout=subprocess.PIPE, text=True, check=False
     )
     if done.returncode != 0:
         raise ChildProcessError(f"`python {' '.join(arguments)[:100]}` failed; its message is above")
     return done.stdout.splitlines()[-1]
+
+
+def python_path(source: Path) -> str:
+    """Return the PYTHONPATH with which this `slatewise` and these benchmarks are imported before all others."""
+    return os.pathsep.join(filter(None, [str(source), str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
 def peak_megabytes(code: str) -> float:

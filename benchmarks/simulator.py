@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import simulation
-from benchmarks.measure import ROOT, MissingError, python
+from benchmarks.measure import ROOT, SOURCE, MissingError, python
 
 COMMIT = "4c27cee50869769254f164467a2bb359f484129c"
 """The commit that the simulator is compared with."""
@@ -20,7 +20,7 @@ def run(size: simulation.Size | None = None, turns: int = 5, repeats: int = 3) -
     """Return how many times as fast the simulator is as at the recorded commit, for both policies and the smaller."""
     size = size or simulation.Size()
     with tempfile.TemporaryDirectory() as folder:
-        sources = {"before": extract(COMMIT, Path(folder)), "now": ROOT / "src"}
+        sources = {"before": extract(COMMIT, Path(folder)), "now": SOURCE}
         times: dict[str, list[dict[str, float]]] = {name: [] for name in sources}
         for _ in range(turns):
             for name, source in sources.items():

@@ -8,7 +8,7 @@ from statistics import median
 
 from packaging.requirements import Requirement
 
-from benchmarks.measure import MEGABYTE, ROOT, MissingError, python
+from benchmarks.measure import MEGABYTE, ROOT, SOURCE, MissingError, python
 
 IMPORT = """
 import time
@@ -54,8 +54,9 @@ def _first_slates(n_items: int) -> tuple[float, float]:
 
 def core_install_bytes() -> int:
     """Return the size of slatewise and of everything that it needs without extras, as installed here."""
-    package = ROOT / "src" / "slatewise"
-    own = sum(path.stat().st_size for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    own = sum(
+        path.stat().st_size for path in (SOURCE / "slatewise").rglob("*") if path.is_file() and path.suffix != ".pyc"
+    )
     return own + sum(map(_installed_bytes, core_packages()))
 
 

@@ -11,8 +11,9 @@ from typing import Any
 from benchmarks.load import compare, load_test, soak
 from benchmarks.load.compare import run_loop
 from benchmarks.load.load_test import Plan, Row
-from benchmarks.load.server import Launch, save_catalog
+from benchmarks.load.server import Launch, save_catalog_with
 from benchmarks.machine import load_average, machine, warn_if_busy
+from benchmarks.measure import SOURCE
 from slatewise.report import Table, markdown_table
 
 SAME_MACHINE = "One worker, SQLite with synchronous = FULL; the generator runs on the same cores as the server."
@@ -64,7 +65,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, Path], Outcome]] = {
 
 def _launch(given: argparse.Namespace, directory: Path) -> Launch:
     _note(f"saving a catalog of {given.items:,} items")
-    save_catalog(directory / "catalog", given.items)
+    save_catalog_with(SOURCE, directory / "catalog", given.items)
     return Launch(directory / "catalog", given.policy)
 
 

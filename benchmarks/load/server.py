@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measure import ROOT, python
+from benchmarks.measure import SOURCE, python, python_path
 from slatewise.catalog import Catalog
 from slatewise.data.synthetic import WorldSize, make_world
 
@@ -33,11 +33,11 @@ WHERE = "import slatewise; print(slatewise.__file__)"
 
 @dataclass(frozen=True)
 class Launch:
-    """How the service is started: catalog and policy, and the source tree and environment if not the usual ones."""
+    """How the service is started: catalog, policy, the source tree that holds its package, and its environment."""
 
     catalog: Path
     policy: str = "dc2b-calibrated"
-    source: Path | None = None
+    source: Path = SOURCE
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -72,8 +72,7 @@ def service(directory: Path, launch: Launch) -> Iterator[Server]:
     """Run the service with one worker and a SQLite store, without a rate limit; its log goes to a file."""
     store = directory / "slates.db"
     arguments = ["-m", "slatewise", "serve", "--catalog", str(launch.catalog), "--store", f"sqlite:///{store}"]
-    paths = [str(path) for path in (launch.source, os.environ.get("PYTHONPATH")) if path]
-    environment = {"PYTHONPATH": os.pathsep.join(paths), **launch.environment}
+    environment = {"PYTHONPATH": python_path(launch.source), **launch.environment}
     with _process([*arguments, "--policy", launch.policy, "--port"], directory, environment) as (process, port):
         yield Server(process, port, store)
 
@@ -81,7 +80,10 @@ def service(directory: Path, launch: Launch) -> Iterator[Server]:
 @contextmanager
 def baseline(directory: Path) -> Iterator[Server]:
     """Run the baseline application."""
-    with _process(["-m", "benchmarks.load.baseline_app"], directory, {"PYTHONPATH": str(ROOT)}) as (process, port):
+    with _process(["-m", "benchmarks.load.baseline_app"], directory, {"PYTHONPATH": python_path(SOURCE)}) as (
+        process,
+        port,
+    ):
         yield Server(process, port)
 
 
