@@ -112,6 +112,7 @@ class Draft:
     """A slate that was chosen but not recorded yet, and what else recording it changes.
 
     closed: the user's slates that it closes, with the number of clicks on each; withdrawn: the slate that it replaces.
+    The version of the profile is the oldest that any of this was read from.
     """
 
     request: SlateRequest
@@ -132,7 +133,7 @@ def draft_slate(serving: Serving, request: SlateRequest) -> Draft:
         known = _load(serving, request.user, policy)
     withdrawn = _withdrawn(serving, known, request)
     if withdrawn is not None:
-        known = _load(serving, request.user, policy, without=withdrawn.slate_id)
+        known = replace(_load(serving, request.user, policy, without=withdrawn.slate_id), version=known.version)
     closing, closed = close_open(known, serving.clock())
     profile = learn_closed(closing, served)
     available, repeats = available_items(served, profile.shown, request)
