@@ -226,10 +226,9 @@ class Recommender:
     def record(self, draft: Draft) -> Future[Slate | None]:
         """Queue a draft to be recorded; the future is set once the slate is durable.
 
-        Its result is None if something was written about the user since the draft was chosen: then draft again.
+        Its result is None if the catalog or anything about the user changed since it was chosen: then draft again.
         """
-        serving = self._serving
-        return serving.store.write(lambda transaction: record_slate(serving, transaction, draft))
+        return self.store.write(lambda transaction: record_slate(self._serving, transaction, draft))
 
     def feedback(
         self,

@@ -116,6 +116,7 @@ class Draft:
     """
 
     request: SlateRequest
+    served: ServedCatalog
     profile: UserProfile
     closed: tuple[tuple[SlateRecord, int], ...]
     withdrawn: SlateRecord | None
@@ -145,13 +146,13 @@ def draft_slate(serving: Serving, request: SlateRequest) -> Draft:
     items = describe(served, chosen, profile.liked)
     variety = mean_distance(served.catalog.categories[numbers])
     counted = tuple((slate, len(clicked_items(known.clicks.get(slate.slate_id, {})))) for slate in closed)
-    return Draft(request, profile, counted, withdrawn, numbers, repeats, items, variety)
+    return Draft(request, served, profile, counted, withdrawn, numbers, repeats, items, variety)
 
 
 def record_slate(serving: Serving, transaction: Transaction, draft: Draft) -> Slate | None:
-    """Record a draft, unless something was written about the user since it was chosen: then return None."""
+    """Record a draft, unless the catalog or anything about the user changed since it was chosen: then return None."""
     request, profile, now = draft.request, draft.profile, serving.clock()
-    if transaction.lock(request.user).version != profile.version:
+    if draft.served is not serving.served or transaction.lock(request.user).version != profile.version:
         serving.profiles.drop(request.user)
         return None
     if draft.withdrawn is not None:
@@ -163,7 +164,7 @@ def record_slate(serving: Serving, transaction: Transaction, draft: Draft) -> Sl
         user=request.user,
         number=profile.n_slates,
         created_at=now,
-        catalog=serving.served.digest,
+        catalog=draft.served.digest,
         policy=profile.policy.name,
         items=tuple(item.id for item in draft.items),
         variety=draft.variety,
