@@ -31,7 +31,7 @@ from slatewise.recommender.types import (
 )
 from slatewise.store import Store, StoreDamagedError, open_store
 from slatewise.store.export import export_user
-from slatewise.store.protocol import CLOSED, ItemId, StoreUnavailableError, Transaction
+from slatewise.store.protocol import CLOSED, ItemId, StoreUnavailableError, Transaction, UserRecord
 
 __all__ = [
     "ConflictError",
@@ -351,12 +351,14 @@ class Recommender:
             yield user, self._problem(user)
 
     def rebuild(self, user: str) -> None:
-        """Learn the belief about a user again from the log."""
+        """Learn the belief about a user again from the log; nothing is written about a user never seen."""
         serving = self._serving
         policy = serving.served.policy(assigned_policy(user, self.shares))
 
         def job(transaction: Transaction) -> None:
             record = transaction.lock(user)
+            if record == UserRecord(user):
+                return
             profile = load_profile(transaction, record, serving.served, policy, use_saved=False)
             transaction.save_belief(profile.to_record(user))
             serving.save(transaction, user, replace(profile, saved=profile.covers))
