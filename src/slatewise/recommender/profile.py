@@ -243,7 +243,7 @@ class ProfileCache:
         with self._lock:
             self._profiles.pop(user, None)
 
-    def clear(self) -> None:
-        """Drop all profiles."""
+    def count_rebuilt(self) -> None:
+        """Count a belief that was learned again from the log."""
         with self._lock:
-            self._profiles.clear()
+            self.rebuilt += 1

@@ -182,7 +182,8 @@ def _load(serving: Serving, user: str, policy: ServedPolicy, without: str | None
         return load_profile(transaction, record, serving.served, policy, without=without)
 
     profile = serving.store.read(job)
-    serving.profiles.rebuilt += profile.saved == 0 and profile.covers > SAVE_EVERY
+    if profile.saved == 0 and profile.covers > SAVE_EVERY:
+        serving.profiles.count_rebuilt()
     return profile
 
 
