@@ -213,9 +213,7 @@ class Recommender:
     def preview_of(self, request: SlateRequest) -> Preview:
         """Return what would be chosen now for a request; nothing is recorded."""
         version = self.store.read(lambda transaction: transaction.lock(request.user).version)
-        cached = self._serving.profiles.get(request.user)
-        if cached is not None and cached.version != version:
-            self._serving.profiles.drop(request.user)
+        self._serving.profiles.keep_only(request.user, version)
         draft = self.draft(request)
         return Preview(request.user, draft.profile.n_slates, draft.profile.policy.name, draft.variety, draft.items)
 

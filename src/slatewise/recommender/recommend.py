@@ -152,8 +152,9 @@ def draft_slate(serving: Serving, request: SlateRequest) -> Draft:
 def record_slate(serving: Serving, transaction: Transaction, draft: Draft) -> Slate | None:
     """Record a draft, unless the catalog or anything about the user changed since it was chosen: then return None."""
     request, profile, now = draft.request, draft.profile, serving.clock()
-    if draft.served is not serving.served or transaction.lock(request.user).version != profile.version:
-        serving.profiles.drop(request.user)
+    version = transaction.lock(request.user).version
+    if draft.served is not serving.served or version != profile.version:
+        serving.profiles.keep_only(request.user, version)
         return None
     if draft.withdrawn is not None:
         transaction.update_slate(draft.withdrawn)
