@@ -77,11 +77,10 @@ class UserProfile:
 
     def with_clicks(self, event: FeedbackRecord, clicked: Integers) -> "UserProfile":
         """Return the profile after clicks on a pending slate; `clicked` are the numbers of the clicked items."""
-        clicks = tally(self.clicks.get(event.slate_id, {}), event)
-        numbers = zip(event.clicked, clicked.tolist(), strict=True)
-        new = [number for item, number in numbers if number >= 0 and clicks[item] > 0]
+        clicks = {**self.clicks, event.slate_id: tally(self.clicks.get(event.slate_id, {}), event)}
+        new = clicked[clicked >= 0].tolist()
         liked = [*(number for number in self.liked if number not in new), *new]
-        return replace(self, clicks={**self.clicks, event.slate_id: clicks}, liked=tuple(liked[-MAX_LIKED:]))
+        return replace(self, clicks=clicks, liked=tuple(liked[-MAX_LIKED:]))
 
     def with_slate(self, slate: SlateRecord, numbers: Integers, *, repeats: bool) -> "UserProfile":
         """Return the profile after one more slate; `repeats` says whether an item on it was shown before."""
