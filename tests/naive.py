@@ -56,6 +56,15 @@ def mmr(quality: Floats, vectors: Floats, available: NDArray[np.bool_], k: int, 
     return greedy(available, k, gain)
 
 
+def largest_cosine(scores: Floats, vectors: Floats, available: NDArray[np.bool_], k: int, weight: float) -> Slate:
+    """Score minus weight times the largest cosine with what was chosen before, if that is positive."""
+
+    def gain(slate: list[int], item: int) -> float:
+        return float(scores[item] - weight * max([0.0, *(cosine(vectors[item], vectors[other]) for other in slate)]))
+
+    return greedy(available, k, gain)
+
+
 def overlap_greedy(
     scores: Floats, categories: NDArray[np.bool_], available: NDArray[np.bool_], k: int, weight: float
 ) -> Slate:
@@ -121,6 +130,40 @@ def dpp_greedy(logits: Floats, vectors: Floats, available: NDArray[np.bool_], k:
         gains.append(now[item])
         left.remove(item)
     return slate, gains
+
+
+def volume_greedy(scores: Floats, vectors: Floats, available: NDArray[np.bool_], k: int) -> Slate:
+    """Score plus the logarithm of the squared distance from the span of what was chosen, by least squares.
+
+    `span` holds the chosen items since the last new beginning; when nothing sticks out of it, it begins again.
+    """
+    left, span = [int(item) for item in np.flatnonzero(available)], list[int]()
+    slate, gains = list[int](), list[float]()
+    while left and len(slate) < k:
+        now = _log_distances(scores, vectors, span, left)
+        if not now:
+            span = []
+            now = _log_distances(scores, vectors, span, left)
+        item = first_best(now or {item: float(scores[item]) for item in left})
+        gains.append(now[item] if now else float(scores[item]))
+        span = [*span, item] if now else span
+        slate.append(item)
+        left.remove(item)
+    return slate, gains
+
+
+def _log_distances(scores: Floats, vectors: Floats, span: list[int], items: list[int]) -> dict[int, float]:
+    """The gains of the items that stick out of the span of others."""
+    table = vectors[items].T
+    scale = np.sqrt(np.square(vectors[span]).sum(axis=1))[:, None] if span else 1.0
+    basis = np.linalg.qr((vectors[span] / scale).T)[0] if span else np.zeros((vectors.shape[1], 0))
+    squared = np.square(table).sum(axis=0)
+    residual = np.square(table - basis @ (basis.T @ table)).sum(axis=0)
+    return {
+        item: float(scores[item] + np.log(rest))
+        for item, rest, whole in zip(items, residual, squared, strict=True)
+        if rest > VANISHED * whole
+    }
 
 
 def sticks_out(vectors: Floats, span: list[int], item: int) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 
 from slatewise.catalog import Catalog
 from slatewise.plugins import Registry
+from slatewise.policies.baselines import DppMap, EpsilonGreedy, LogRank, Mmr, Popular, Random
 from slatewise.policies.c2ucb import C2Ucb
 from slatewise.policies.calibrated import Calibrated
-from slatewise.policies.crowd import DppMap, EpsilonGreedy, LogRank, Mmr, Popular, Random
 from slatewise.policies.dc2b import Dc2b
 from slatewise.policies.ease import Ease
 from slatewise.policies.ec_bandit import EcBandit
