@@ -1,48 +1,12 @@
-"""Which policy serves which user, by a stable hash, and how the policies compare."""
+"""How the policies compare: click rate and variety over the users assigned to each."""
 
 import math
 from collections.abc import Mapping
 
-from slatewise.policies import Policy
-from slatewise.randomness import user_keys
-from slatewise.recommender.served_catalog import policy_name
-from slatewise.recommender.types import Interval, PolicyResult, PolicyShare
+from slatewise.recommender.types import Interval, PolicyResult
 from slatewise.store.protocol import PolicyTotals
 
 NORMAL_95 = 1.959964
-SALT = "policy of "
-
-
-def policy_shares(policy: str | Policy | Mapping[str, float | PolicyShare]) -> dict[str, PolicyShare]:
-    """Return the policies to serve by name; shares must be positive and sum to 1."""
-    if isinstance(policy, str):
-        return {policy: PolicyShare(policy)}
-    if not isinstance(policy, Mapping):
-        return {policy_name(policy): PolicyShare(policy)}
-    shares = {name: _share(name, given) for name, given in policy.items()}
-    if not shares or not all(0.0 < entry.share <= 1.0 for entry in shares.values()):
-        raise ValueError(f"policies are {dict(policy)}; give each a share above 0 and up to 1")
-    total = sum(entry.share for entry in shares.values())
-    if abs(total - 1.0) > 1e-6:
-        raise ValueError(f"the shares of the policies sum to {total:g}; make them sum to 1")
-    return shares
-
-
-def _share(name: str, given: float | PolicyShare) -> PolicyShare:
-    return given if isinstance(given, PolicyShare) else PolicyShare(name, given)
-
-
-def assigned_policy(user: str, shares: Mapping[str, float]) -> str:
-    """Return the policy of a user: the same on every machine and after every restart, in the order of the shares."""
-    if len(shares) == 1:
-        return next(iter(shares))
-    position = int(user_keys([SALT + user])[0]) / 2**64
-    below = 0.0
-    for name, share in shares.items():
-        below += share
-        if position < below:
-            return name
-    return list(shares)[-1]
 
 
 def compare_policies(totals: list[PolicyTotals], shares: Mapping[str, float]) -> list[PolicyResult]:
