@@ -154,6 +154,60 @@ def update(
     return new_mean, new_covariance
 
 
+def update_until(
+    prior: tuple[Floats, Floats],
+    vectors: Floats,
+    clicks: Floats,
+    options: dict[str, Floats],
+    push: float,
+    stopping: tuple[float, int],
+) -> tuple[Floats, Floats]:
+    """The same with more and more rounds, until no ξ of an item with weight moves; stopping is (tolerance, rounds)."""
+    tolerance, most = stopping
+    before = contact_points(prior, vectors, options["offsets"])
+    for rounds in range(1, most):
+        mean, covariance = update(prior, vectors, clicks, options, push, rounds)
+        now = contact_points((mean, covariance), vectors, options["offsets"])
+        moved = np.abs(now - before) > tolerance * (1 + now)
+        if not moved[options["weights"] > 0].any():
+            return update(prior, vectors, clicks, options, push, rounds + 1)
+        before = now
+    return update(prior, vectors, clicks, options, push, most)
+
+
+def contact_points(moments: tuple[Floats, Floats], vectors: Floats, offsets: Floats) -> Floats:
+    """Equation (9) for every item."""
+    mean, covariance = moments
+    return np.array(
+        [math.sqrt(x @ covariance @ x + (o + mean @ x) ** 2) for x, o in zip(vectors, offsets, strict=True)]
+    )
+
+
+def add_evidence(
+    belief: tuple[Floats, Floats], vectors: Floats, weights: Floats, pulls: Floats
+) -> tuple[Floats, Floats]:
+    """Precision and shift of one user plus one outer product and one vector per item with weight."""
+    precision, shift = belief
+    for x, weight, pull in zip(vectors, weights, pulls, strict=True):
+        if weight > 0:
+            precision, shift = precision + weight * np.outer(x, x), shift + pull * x
+    return precision, shift
+
+
+def uniform(seed: int, user: int, step: int, count: int) -> list[float]:
+    """One user's stream of random numbers with Python's own integers: SplitMix64 from a mixed start."""
+    whole, golden = 2**64, 0x9E3779B97F4A7C15
+
+    def mix(value: int) -> int:
+        value = (value + golden) % whole
+        value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 % whole
+        value = (value ^ (value >> 27)) * 0x94D049BB133111EB % whole
+        return value ^ (value >> 31)
+
+    start = mix(mix(mix(seed % whole) ^ user) ^ step)
+    return [(mix((start + number * golden) % whole) >> 11) / 2**53 for number in range(1, count + 1)]
+
+
 def bound_curvature(xi: float) -> float:
     """λ(ξ) as printed, 1/8 in the limit."""
     return (1 / (1 + math.exp(-xi)) - 0.5) / (2 * xi) if xi > 1e-8 else 0.125

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from slatewise import belief
 from slatewise import slates as rules
 from slatewise.catalog import Catalog
 from slatewise.policies.protocol import (
@@ -19,7 +20,6 @@ from slatewise.policies.protocol import (
     for_all,
     for_one,
     scaled_vectors,
-    symmetric,
 )
 from slatewise.randomness import Streams
 from slatewise.slates import Available
@@ -134,7 +134,6 @@ class C2Ucb:
 
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """Add the shown vectors and their rewards."""
-        shown = self._at(slates.items) * (slates.items >= 0)[:, :, None]
-        gram = state["gram"] + symmetric(np.matmul(np.swapaxes(shown, 1, 2), shown))
-        reward = state["reward"] + np.matmul(clicks[:, None, :].astype(np.float64), shown)[:, 0, :]
-        return {"gram": gram, "reward": reward}
+        beliefs = belief.Beliefs(state["gram"], state["reward"])
+        learned = belief.add_evidence(beliefs, self._at(slates.items), slates.items >= 0, clicks)
+        return {"gram": learned.precision, "reward": learned.shift}

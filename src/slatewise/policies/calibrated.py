@@ -25,7 +25,6 @@ from slatewise.policies.protocol import (
     for_all,
     for_one,
     sigmoid,
-    symmetric,
 )
 from slatewise.randomness import Streams
 from slatewise.slates import Available
@@ -175,12 +174,8 @@ class Calibrated:
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """Add the evidence: Σ⁻¹ += Σ t tᵀ / ψ and Σ⁻¹m += Σ (y − μ) t / ψ, exact and in any order."""
         items = np.maximum(slates.items, 0)  # any item stands in for −1, with no weight
-        shown = self._at(items)
-        weights = (slates.items >= 0) / self.noise.take(items)
-        surprise = weights * (clicks - self.rates.take(items))
-        rows = shown.swapaxes(1, 2)
-        return {
-            "precision": state["precision"] + symmetric(np.matmul(rows * weights[:, None, :], shown)),
-            "shift": state["shift"] + np.matmul(rows, surprise[:, :, None])[:, :, 0],
-            "rounds": state["rounds"] + 1,
-        }
+        weights = (slates.items >= 0).astype(np.float64) / self.noise.take(items)
+        pulls = weights * (clicks.astype(np.float64) - self.rates.take(items))
+        vectors = self.catalog.taste_vectors.take(items, axis=0)
+        learned = belief.add_evidence(belief.Beliefs(state["precision"], state["shift"]), vectors, weights, pulls)
+        return {"precision": learned.precision, "shift": learned.shift, "rounds": state["rounds"] + 1}

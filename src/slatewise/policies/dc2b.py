@@ -133,7 +133,8 @@ class Dc2b:
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """Equations (7) to (9)."""
         push = 2.0 * self.alpha if self.exposure_push is None else self.exposure_push
-        feedback = belief.Feedback.of(self._at(slates.items), clicks, weights=slates.items >= 0)
+        weights = (slates.items >= 0).astype(np.float64)
+        feedback = belief.Feedback(self._at(slates.items), clicks.astype(np.float64), np.zeros(weights.shape), weights)
         beliefs = belief.Beliefs(**state)
         return _state(belief.update(beliefs, feedback, exposure_push=push, iterations=self.iterations))
 

@@ -128,10 +128,11 @@ class EcBandit:
         here = (slates.items >= 0).astype(np.float64)
         relevant, examined = self._probabilities(shown, relevance, examination)
         latent = examined * (1.0 - relevant) / np.maximum(1.0 - relevant * examined, 1e-12)
-        weight = np.where(clicks, 1.0, latent) * here if self.soft_negatives else here
+        expected, offsets = np.where(clicks, 1.0, latent), np.zeros(here.shape)
+        weight = expected * here if self.soft_negatives else here
         return _state(
-            belief.update(relevance, belief.Feedback.of(shown, clicks, weights=weight)),
-            belief.update(examination, belief.Feedback.of(shown, np.where(clicks, 1.0, latent), weights=here)),
+            belief.update(relevance, belief.Feedback(shown, clicks.astype(np.float64), offsets, weight)),
+            belief.update(examination, belief.Feedback(shown, expected, offsets, here)),
         )
 
 

@@ -15,7 +15,15 @@ from slatewise.recommender.assignment import assigned_policy, compare_policies, 
 from slatewise.recommender.explain import user_view
 from slatewise.recommender.feedback import FeedbackEvent, close_expired_slate, record_feedback
 from slatewise.recommender.profile import ProfileCache, fold, load_profile, tally_by_slate
-from slatewise.recommender.recommend import Draft, Serving, SlateRequest, check_id, draft_slate, record_slate
+from slatewise.recommender.recommend import (
+    Draft,
+    Serving,
+    SlateRequest,
+    check_id,
+    draft_and_record,
+    draft_slate,
+    record_slate,
+)
 from slatewise.recommender.served_catalog import ServedCatalog
 from slatewise.recommender.types import (
     ConflictError,
@@ -31,7 +39,7 @@ from slatewise.recommender.types import (
 )
 from slatewise.store import Store, StoreDamagedError, open_store
 from slatewise.store.export import export_user
-from slatewise.store.protocol import CLOSED, ItemId, StoreUnavailableError, Transaction
+from slatewise.store.protocol import CLOSED, ItemId, Transaction, UserRecord
 
 __all__ = [
     "ConflictError",
@@ -80,8 +88,8 @@ class Recommender:
     3
     """
 
-    max_attempts = 100
-    """How often a slate is drafted again because the user changed while it was chosen."""
+    max_drafts = 3
+    """How many drafts of a slate may go stale before it is chosen while other writers of the user wait."""
 
     def __init__(
         self,
@@ -171,11 +179,11 @@ class Recommender:
         [1]
         """
         request = _request(user, k, diversity, candidates, exclude, categories, policy, replaces)
-        for _ in range(self.max_attempts):
+        for _ in range(self.max_drafts):
             slate = self.record(self.draft(request)).result()
             if slate is not None:
                 return slate
-        raise StoreUnavailableError("this user changes too often to be served now; try again later")
+        return self.recommend_later(request).result()
 
     def preview(
         self,
@@ -213,9 +221,7 @@ class Recommender:
     def preview_of(self, request: SlateRequest) -> Preview:
         """Return what would be chosen now for a request; nothing is recorded."""
         version = self.store.read(lambda transaction: transaction.lock(request.user).version)
-        cached = self._serving.profiles.get(request.user)
-        if cached is not None and cached.version != version:
-            self._serving.profiles.drop(request.user)
+        self._serving.profiles.keep_only(request.user, version)
         draft = self.draft(request)
         return Preview(request.user, draft.profile.n_slates, draft.profile.policy.name, draft.variety, draft.items)
 
@@ -226,10 +232,16 @@ class Recommender:
     def record(self, draft: Draft) -> Future[Slate | None]:
         """Queue a draft to be recorded; the future is set once the slate is durable.
 
-        Its result is None if something was written about the user since the draft was chosen: then draft again.
+        Its result is None if the catalog or anything about the user changed since it was chosen: then draft again.
         """
-        serving = self._serving
-        return serving.store.write(lambda transaction: record_slate(serving, transaction, draft))
+        return self.store.write(lambda transaction: record_slate(self._serving, transaction, draft))
+
+    def recommend_later(self, request: SlateRequest) -> Future[Slate]:
+        """Queue a slate to be chosen and recorded in one transaction, for a user whose drafts keep going stale.
+
+        Other writers may have to wait while it is chosen, so try `draft` and `record` before.
+        """
+        return self.store.write(lambda transaction: draft_and_record(self._serving, transaction, request))
 
     def feedback(
         self,
@@ -352,12 +364,14 @@ class Recommender:
             yield user, self._problem(user)
 
     def rebuild(self, user: str) -> None:
-        """Learn the belief about a user again from the log."""
+        """Learn the belief about a user again from the log; nothing is written about a user never seen."""
         serving = self._serving
         policy = serving.served.policy(assigned_policy(user, self.shares))
 
         def job(transaction: Transaction) -> None:
             record = transaction.lock(user)
+            if record == UserRecord(user):
+                return
             profile = load_profile(transaction, record, serving.served, policy, use_saved=False)
             transaction.save_belief(profile.to_record(user))
             serving.save(transaction, user, replace(profile, saved=profile.covers))

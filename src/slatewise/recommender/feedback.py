@@ -122,13 +122,15 @@ def _check_items(event: FeedbackEvent, slate: SlateRecord) -> None:
 
 def _record_late(serving: Serving, transaction: Transaction, slate: SlateRecord, record: FeedbackRecord) -> SlateRecord:
     """Count late clicks; a withdrawn slate with a click on it was shown after all, and is closed."""
-    before = tally_by_slate(transaction.feedback_on(slate)).get(slate.slate_id, {})
-    n_before, n_after = (len(clicked_items(clicks)) for clicks in (before, tally(before, record)))
-    if slate.status != WITHDRAWN:
-        serving.count(transaction, slate, PolicyCounts(clicks=n_after - n_before))
-    elif n_after:
+    clicks = tally_by_slate(transaction.feedback_on(slate)).get(slate.slate_id, {})
+    before, after = clicked_items(clicks), clicked_items(tally(clicks, record))
+    if before == after:
+        return slate
+    if slate.status == WITHDRAWN:
         slate = slate.with_status(CLOSED, serving.clock())
-        serving.close(transaction, slate, n_after)
+        serving.close(transaction, slate, len(after))
+    else:
+        serving.count(transaction, slate, PolicyCounts(clicks=len(after) - len(before)))
     transaction.discard_belief(slate.user, slate.number)
     return slate
 
@@ -136,12 +138,15 @@ def _record_late(serving: Serving, transaction: Transaction, slate: SlateRecord,
 def _update_cache(serving: Serving, user: UserRecord, version: str, slate: SlateRecord, record: FeedbackRecord) -> None:
     """Bring a cached profile up to date; if it was not current, or has learned the slate, it is loaded again later."""
     profile = serving.profiles.get(user.user)
-    is_current = profile is not None and profile.version == user.version
-    if profile is None or not is_current or record.retracted or profile.pending_slate(slate.slate_id) is None:
+    if profile is None or profile.version != user.version or record.retracted:
         serving.profiles.drop(user.user)
-        return
-    clicked = profile.with_clicks(record, serving.served.numbers(record.clicked)).with_pending([slate])
-    serving.profiles.put(user.user, replace(clicked, version=version))
+    elif profile.pending_slate(slate.slate_id) is not None:
+        clicked = profile.with_clicks(record, serving.served.numbers(record.clicked)).with_pending([slate])
+        serving.profiles.put(user.user, replace(clicked, version=version))
+    elif record.clicked:
+        serving.profiles.drop(user.user)
+    else:
+        serving.profiles.put(user.user, replace(profile, version=version))
 
 
 def _plain_id(item: object) -> ItemId:

@@ -242,7 +242,14 @@ class ProfileCache:
         with self._lock:
             self._profiles.pop(user, None)
 
-    def clear(self) -> None:
-        """Drop all profiles."""
+    def keep_only(self, user: str, version: str) -> None:
+        """Drop the profile of a user unless it is of this version."""
         with self._lock:
-            self._profiles.clear()
+            profile = self._profiles.get(user)
+            if profile is not None and profile.version != version:
+                del self._profiles[user]
+
+    def count_rebuilt(self) -> None:
+        """Count a belief that was learned again from the log."""
+        with self._lock:
+            self.rebuilt += 1

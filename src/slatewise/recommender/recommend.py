@@ -8,6 +8,7 @@ import math
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,9 +113,11 @@ class Draft:
     """A slate that was chosen but not recorded yet, and what else recording it changes.
 
     closed: the user's slates that it closes, with the number of clicks on each; withdrawn: the slate that it replaces.
+    The version of the profile is the oldest that any of this was read from.
     """
 
     request: SlateRequest
+    served: ServedCatalog
     profile: UserProfile
     closed: tuple[tuple[SlateRecord, int], ...]
     withdrawn: SlateRecord | None
@@ -124,15 +127,16 @@ class Draft:
     variety: float
 
 
-def draft_slate(serving: Serving, request: SlateRequest) -> Draft:
-    """Choose a slate for a user as known now."""
+def draft_slate(serving: Serving, request: SlateRequest, transaction: Transaction | None = None) -> Draft:
+    """Choose a slate for a user as known now, read within a transaction or from the store."""
     served, policy = serving.served, serving.policy_for(request)
+    load = partial(_load, serving, transaction, request.user, policy)
     known = serving.profiles.get(request.user)
     if known is None or known.policy is not policy:
-        known = _load(serving, request.user, policy)
+        known = load()
     withdrawn = _withdrawn(serving, known, request)
     if withdrawn is not None:
-        known = _load(serving, request.user, policy, without=withdrawn.slate_id)
+        known = replace(load(without=withdrawn.slate_id), version=known.version)
     closing, closed = close_open(known, serving.clock())
     profile = learn_closed(closing, served)
     available, repeats = available_items(served, profile.shown, request)
@@ -144,43 +148,59 @@ def draft_slate(serving: Serving, request: SlateRequest) -> Draft:
     items = describe(served, chosen, profile.liked)
     variety = mean_distance(served.catalog.categories[numbers])
     counted = tuple((slate, len(clicked_items(known.clicks.get(slate.slate_id, {})))) for slate in closed)
-    return Draft(request, profile, counted, withdrawn, numbers, repeats, items, variety)
+    return Draft(request, served, profile, counted, withdrawn, numbers, repeats, items, variety)
 
 
 def record_slate(serving: Serving, transaction: Transaction, draft: Draft) -> Slate | None:
-    """Record a draft, unless something was written about the user since it was chosen: then return None."""
-    request, profile, now = draft.request, draft.profile, serving.clock()
-    if transaction.lock(request.user).version != profile.version:
-        serving.profiles.drop(request.user)
+    """Record a draft, unless the catalog or anything about the user changed since it was chosen: then return None."""
+    user = draft.request.user
+    version = transaction.lock(user).version
+    if draft.served is not serving.served or version != draft.profile.version:
+        serving.profiles.keep_only(user, version)
         return None
+    return _write(serving, transaction, draft)
+
+
+def draft_and_record(serving: Serving, transaction: Transaction, request: SlateRequest) -> Slate:
+    """Choose a slate and record it while no other writer can change the user."""
+    serving.profiles.keep_only(request.user, transaction.lock(request.user).version)
+    return _write(serving, transaction, draft_slate(serving, request, transaction))
+
+
+def _write(serving: Serving, transaction: Transaction, draft: Draft) -> Slate:
+    """Write a draft, and what it withdraws and closes, for a user who is locked and as the draft knows them."""
+    user, profile, now = draft.request.user, draft.profile, serving.clock()
     if draft.withdrawn is not None:
         transaction.update_slate(draft.withdrawn)
     for closed, n_clicks in draft.closed:
         serving.close(transaction, closed, n_clicks)
     slate = SlateRecord(
         slate_id=_new_id(now),
-        user=request.user,
+        user=user,
         number=profile.n_slates,
         created_at=now,
-        catalog=serving.served.digest,
+        catalog=draft.served.digest,
         policy=profile.policy.name,
         items=tuple(item.id for item in draft.items),
         variety=draft.variety,
     )
     transaction.add_slate(slate)
-    serving.save(transaction, request.user, profile.with_slate(slate, draft.numbers, repeats=draft.repeats))
+    serving.save(transaction, user, profile.with_slate(slate, draft.numbers, repeats=draft.repeats))
     return Slate(slate.slate_id, slate.user, slate.number, slate.policy, slate.variety, draft.items)
 
 
-def _load(serving: Serving, user: str, policy: ServedPolicy, without: str | None = None) -> UserProfile:
+def _load(
+    serving: Serving, transaction: Transaction | None, user: str, policy: ServedPolicy, without: str | None = None
+) -> UserProfile:
     def job(transaction: Transaction) -> UserProfile:
         record = transaction.lock(user)
         if record == UserRecord(user):
             return UserProfile.of_new_user(policy)
         return load_profile(transaction, record, serving.served, policy, without=without)
 
-    profile = serving.store.read(job)
-    serving.profiles.rebuilt += profile.saved == 0 and profile.covers > SAVE_EVERY
+    profile = serving.store.read(job) if transaction is None else job(transaction)
+    if profile.saved == 0 and profile.covers > SAVE_EVERY:
+        serving.profiles.count_rebuilt()
     return profile
 
 

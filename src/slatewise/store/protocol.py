@@ -68,8 +68,10 @@ class FeedbackRecord:
     received_at: float
 
     def has_same_content(self, other: "FeedbackRecord") -> bool:
-        """Return whether two events differ in nothing but the time of arrival."""
-        return replace(self, received_at=other.received_at) == other
+        """Return whether two events differ in nothing but the time of arrival and the order of items."""
+        is_same_set = set(self.clicked) == set(other.clicked) and set(self.retracted) == set(other.retracted)
+        unordered = replace(self, clicked=other.clicked, retracted=other.retracted, received_at=other.received_at)
+        return is_same_set and unordered == other
 
 
 @dataclass(frozen=True)

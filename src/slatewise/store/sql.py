@@ -161,11 +161,13 @@ class SqlTransaction:
             raise _unreadable("the id of a user") from None
 
     def finish(self) -> None:
-        """Write the users that changed; fail if any statement failed, even if the job ignored it."""
-        for loaded in self._users.values():
+        """Write the users that changed, leave no row of one who is still unknown; fail if any statement failed."""
+        for user, loaded in self._users.items():
             if loaded.is_changed and not loaded.record.damaged:
                 counts = (loaded.n_slates, loaded.n_feedback)
                 self._run(statements.SAVE_USER, user_values(loaded.record, counts))
+            elif user in self._locked and loaded.record == UserRecord(user):
+                self._run(statements.RELEASE_USER, (user,))
         if self._failure is not None:
             raise self._failure
 

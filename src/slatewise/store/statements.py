@@ -29,6 +29,8 @@ CLAIM_USER = ADD_USER + (
     " user_id = excluded.user_id RETURNING user_id, stamp, n_slates, logged_slates, logged_answers, checksum"
 )
 """Locks and returns a row; one that exists is not changed."""
+RELEASE_USER = "DELETE FROM users WHERE user_id = ? AND stamp = '' AND logged_slates = 0 AND logged_answers = 0"
+"""Deletes a row that was inserted only to be locked."""
 SAVE_USER = ADD_USER + (
     " stamp = excluded.stamp, n_slates = excluded.n_slates, logged_slates = excluded.logged_slates,"
     " logged_answers = excluded.logged_answers, checksum = excluded.checksum"
