@@ -85,9 +85,10 @@ def _operation(endpoint: Endpoint, schemas: Schemas) -> Json:
         "description": words,
         "operationId": endpoint.handler.__name__,
         "x-scopes": list(endpoint.scopes),
-        "parameters": _parameters(endpoint, schemas),
         "responses": {str(status): _response(endpoint, status, schemas) for status in endpoint.responses} | _problems(),
     }
+    if parameters := _parameters(endpoint, schemas):
+        operation["parameters"] = parameters
     if endpoint.body is not None:
         content = {"application/json": {"schema": schemas.sent(endpoint.body)}}
         operation["requestBody"] = {"content": content, "required": True}
