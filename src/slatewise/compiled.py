@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property, update_wrapper
 from pathlib import Path
 from types import FunctionType
@@ -37,22 +37,27 @@ def compiled(function: Function) -> Function:
 class Kernel:
     """A compiled function; `__wrapped__` is the same in plain Python."""
 
-    __wrapped__: FunctionType
+    __wrapped__: Any
 
     def __init__(self, function: FunctionType) -> None:
         update_wrapper(self, function)
         self._call: Callable[..., Any] = self._compile_and_call
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call the machine code."""
         return self._call(*arguments)
 
     def _compile_and_call(self, *arguments: Any) -> Any:
         """Compile for the types of these arguments, or read what was compiled before; from then on call numba's."""
         import numba
 
+        types = tuple(map(numba.typeof, arguments))
         with _one_at_a_time, _notice.if_slow():
-            dispatcher, types = self.dispatcher, tuple(map(numba.typeof, arguments))
-            with suppress(OSError):  # it is compiled already when the cache turns out to be full
+            dispatcher = self.dispatcher
+            try:
+                dispatcher.compile(types)
+            except OSError:  # the disk is full
+                dispatcher = self.uncached
                 dispatcher.compile(types)
         self._call = dispatcher
         return dispatcher(*arguments)
@@ -62,11 +67,17 @@ class Kernel:
         """What numba makes of the function, with a cache if there is a directory for it."""
         import numba
 
-        function = self._linked()
         try:
-            return numba.njit(function, cache=True, **_OPTIONS)
+            return numba.njit(self._linked("dispatcher"), cache=True, **_OPTIONS)
         except RuntimeError:  # no directory can be written
-            return numba.njit(function, **_OPTIONS)
+            return self.uncached
+
+    @cached_property
+    def uncached(self) -> Any:
+        """The same without a cache."""
+        import numba
+
+        return numba.njit(self._linked("uncached"), **_OPTIONS)
 
     @cached_property
     def callees(self) -> dict[str, "Kernel"]:
@@ -80,14 +91,14 @@ class Kernel:
         """The source files of this kernel and of all that it calls."""
         return {self.__wrapped__.__code__.co_filename}.union(*(kernel.files for kernel in self.callees.values()))
 
-    def _linked(self) -> FunctionType:
-        """Return the function with numba's version of every kernel it calls.
+    def _linked(self, version: str) -> FunctionType:
+        """Return the function with numba's version of every kernel it calls, `dispatcher` or `uncached`.
 
         numba compiles again when the file of a function has changed, but knows nothing of other files; their content
         becomes part of the name in the cache.
         """
         plain = self.__wrapped__
-        callees = {name: kernel.dispatcher for name, kernel in self.callees.items()}
+        callees = {name: getattr(kernel, version) for name, kernel in self.callees.items()}
         function = FunctionType(plain.__code__, {**plain.__globals__, **callees}, plain.__name__, plain.__defaults__)
         function.__qualname__ = plain.__qualname__
         others = sorted(self.files - {plain.__code__.co_filename})
@@ -101,20 +112,32 @@ class _Notice:
     """Says on stderr what is going on, once, when compiling has taken longer than PATIENCE in this process."""
 
     def __init__(self) -> None:
-        self.remaining = PATIENCE
-        self.was_given = False
+        self.seconds, self.depth, self.started, self.was_given = 0.0, 0, 0.0, False
+        self.timer = threading.Timer(PATIENCE, self._give)
 
     @contextmanager
     def if_slow(self) -> Iterator[None]:
-        """Watch the clock while something is compiled or read from the cache."""
-        timer, start = threading.Timer(self.remaining, self._give), time.monotonic()
-        timer.daemon = True
-        timer.start()
-        try:
+        """Watch the clock whenever numba compiles; reading from the cache does not count."""
+        from numba.core import event
+
+        methods = {"on_start": self._begin, "on_end": self._end}
+        with event.install_listener("numba:compile", type("Listener", (event.Listener,), methods)()):
             yield
-        finally:
-            timer.cancel()
-            self.remaining = max(0.0, self.remaining - (time.monotonic() - start))
+
+    def _begin(self, _event: object) -> None:
+        """Start the clock, unless a kernel is compiled only because another one calls it."""
+        if self.depth == 0:
+            self.started = time.monotonic()
+            self.timer = threading.Timer(max(0.0, PATIENCE - self.seconds), self._give)
+            self.timer.daemon = True
+            self.timer.start()
+        self.depth += 1
+
+    def _end(self, _event: object) -> None:
+        self.depth -= 1
+        if self.depth == 0:
+            self.timer.cancel()
+            self.seconds += time.monotonic() - self.started
 
     def _give(self) -> None:
         if not self.was_given:
