@@ -93,7 +93,7 @@ def test_the_front_shows_our_curve_the_rivals_and_the_paper() -> None:
     only = [frame.unique(["user"], keep="first", maintain_order=True) for frame in curve]
     users = pl.concat([people(0.5, 0.4, 0.3), *only])
     figure = pareto_figure(summary(per_split(users)), "ml-100k")
-    for word in ("ours, by the knob", "in the paper", "ease (tuned)"):
+    for word in ("ours, by diversity", "in the paper", "ease (tuned)"):
         assert word in figure.standalone_svg or word in str(figure)
 
 

@@ -80,15 +80,15 @@ def test_describe_prints_table_1(name: str, real_data: Path) -> None:
 MISTAKES: dict[str, tuple[list[str], str]] = {
     "unknown data set": (["data", "describe", "netflix"], "there is no data set 'netflix'; choose one of ml-100k"),
     "no such file": (["train", "--interactions", "gone.csv", "--out", "x"], "gone.csv cannot be read: No such file"),
-    "no data at all": (["train", "--out", "x"], "give either --data NAME or --interactions FILE"),
+    "no data at all": (["train", "--out", "x"], "use either --data NAME or --interactions FILE"),
     "two kinds of data": (
         ["train", "--data", "ml-100k", "--interactions", "a.csv", "--out", "x"],
-        "give either --data NAME or --interactions FILE",
+        "use either --data NAME or --interactions FILE",
     ),
     "not a catalogue": (["catalog", "show", "."], "contains no catalog"),
     "share above one": (
         ["train", "--interactions", "{likes}", "--train-share", "2", "--out", "x"],
-        "2.0 is not a share",
+        "2.0 is not between 0 and 1",
     ),
     "unwritable": (["train", "--interactions", "{likes}", "--epochs", "1", "--out", "/proc/catalog"], "error: "),
 }

@@ -224,7 +224,7 @@ def test_lemma_2_fails_for_tents() -> None:
 def test_settings_that_cannot_work_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="size is 3"):
         Cell(dim=2, size=3)
-    with pytest.raises(ValueError, match="withdraw 20 of 10 items"):
+    with pytest.raises(ValueError, match="withdraw 20 items, but there are 10"):
         Cell(items=10, rounds=10, withdraws=True)
     with pytest.raises(ValueError, match="no learner luck"):
         Settings(learners=("luck",))

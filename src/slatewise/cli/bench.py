@@ -10,7 +10,7 @@ import typer
 
 from slatewise.bench.figures import QUICK, groups
 from slatewise.cli.console import print_json, stdout, steps, tell
-from slatewise.cli.inputs import Json
+from slatewise.cli.dataset_options import Json
 
 if TYPE_CHECKING:
     from slatewise.bench.running import Results
