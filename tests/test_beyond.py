@@ -139,6 +139,6 @@ def test_reproduce_beyond_from_end_to_end(tmp_path: Path) -> None:
     assert set(document["cells_won"]) == {"p@10", "p@30", "p@50", "diversity", "f"}
     assert document["rows"][0]["policy"] == "dc2b-calibrated"
     again = slatewise("reproduce", "beyond", *command, "--out", tmp_path / "out", "--json", "--workers", "1")
-    assert "not simulated again" in again.stderr
+    assert "nothing is simulated again" in again.stderr
     assert json.loads(again.stdout) == document
     assert {"beyond.csv", "cells.csv", "pareto.svg"} <= {path.name for path in (tmp_path / "out").iterdir()}

@@ -230,7 +230,7 @@ def test_settings_that_cannot_work_are_refused_by_name() -> None:
         Settings(learners=("luck",))
     with pytest.raises(ValueError, match="rounds is 1"):
         regret_bound.regret_bound(Problem(2, 2, 1.0), 1)
-    with pytest.raises(ValueError, match="positive alpha"):
+    with pytest.raises(ValueError, match="alpha positive"):
         Problem(2, 2, 0.0)
 
 
