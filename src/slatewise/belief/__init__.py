@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from slatewise.belief import kernels
+from slatewise.belief import kernels, variational
 
 Floats = NDArray[np.float64]
 
@@ -187,7 +187,7 @@ def update(
     _check_shapes(beliefs.shift, *answers)
     prior = factor(beliefs)
     weights, pulls = np.empty(labels.shape), np.empty(labels.shape)
-    kernels.variational_evidence(prior.root, prior.mean, answers, stopping, (weights, pulls))
+    variational.find_evidence(prior.root, prior.mean, answers, stopping, (weights, pulls))
     return add_evidence(beliefs, answers[0], weights, pulls)
 
 
@@ -195,7 +195,7 @@ def bound_curvature(contact: ArrayLike) -> Floats:
     """Return λ(ξ) = (σ(ξ) − ½) / 2ξ = tanh(ξ/2) / 4ξ of the Jaakkola-Jordan bound, by its series 1/8 − ξ²/96 near 0."""
     points = _contiguous(contact)
     result = np.empty(points.shape)
-    kernels.bound_curvatures(points.reshape(-1), result.reshape(-1))
+    variational.bound_curvatures(points.reshape(-1), result.reshape(-1))
     return result
 
 
