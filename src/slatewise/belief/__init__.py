@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from slatewise.belief import kernels, variational
+from slatewise.belief.feedback import Feedback as Feedback
+from slatewise.belief.feedback import LinearModel as LinearModel
 
 Floats = NDArray[np.float64]
 
@@ -32,40 +34,6 @@ class Beliefs:
         """Return the beliefs about some of the users."""
         index = np.asarray(users)
         return Beliefs(self.precision[index], self.shift[index])
-
-
-@dataclass(frozen=True)
-class Feedback:
-    """What users answered: item vectors (n_users, k, dim) and, each (n_users, k), clicks, logit offsets, weights."""
-
-    vectors: Floats
-    clicks: Floats
-    offsets: Floats
-    weights: Floats
-
-    @classmethod
-    def of(
-        cls,
-        vectors: ArrayLike,
-        clicks: ArrayLike,
-        offsets: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
-    ) -> Feedback:
-        """Check and complete feedback: no offsets means 0, no weights means 1.
-
-        Clicks may be soft labels in [0, 1]; a weight of 0 says that there was no item, a fraction counts it in part.
-        """
-        table = np.asarray(vectors, dtype=np.float64)
-        labels = np.asarray(clicks, dtype=np.float64)
-        offset = np.zeros_like(labels) if offsets is None else np.asarray(offsets, dtype=np.float64)
-        weight = np.ones_like(labels) if weights is None else np.asarray(weights, dtype=np.float64)
-        _check_feedback(table, clicks=labels, offsets=offset, weights=weight)
-        return cls(table, labels, offset, weight)
-
-    def take(self, users: ArrayLike) -> Feedback:
-        """Return the feedback of some of the users."""
-        index = np.asarray(users)
-        return Feedback(self.vectors[index], self.clicks[index], self.offsets[index], self.weights[index])
 
 
 def start(n_users: int, mean: ArrayLike, covariance: ArrayLike) -> Beliefs:
@@ -114,8 +82,7 @@ class Factored:
 def factor(beliefs: Beliefs) -> Factored:
     """Factor every precision once, for the mean, samples and moments that follow."""
     precision, shift = _contiguous(beliefs.precision), _contiguous(beliefs.shift)
-    if shift.ndim != 2 or precision.shape != (*shift.shape, shift.shape[1]):
-        raise ValueError(f"precision {precision.shape} and shift {shift.shape} differ; give (n, dim, dim) and (n, dim)")
+    _check_beliefs(precision, shift)
     root, average = np.empty(precision.shape), np.empty(shift.shape)
     failed = kernels.factor(precision, shift, root, average)
     if failed >= 0:
@@ -163,9 +130,26 @@ def add_evidence(beliefs: Beliefs, vectors: ArrayLike, weights: ArrayLike, pulls
     Vectors (n_users, k, dim), weights and pulls (n_users, k); an item of weight 0 changes nothing.
     """
     table, weight, pull = _contiguous(vectors), _contiguous(weights), _contiguous(pulls)
-    precision, shift = beliefs.precision.copy(), beliefs.shift.copy()
+    precision, shift = _copies(beliefs)
     _check_shapes(shift, table, weight, pull)
     kernels.add_evidence(precision, shift, table, weight, pull)
+    return Beliefs(precision, shift)
+
+
+def add_observations(
+    beliefs: Beliefs, shown: kernels.Integers, clicks: kernels.Booleans, model: LinearModel
+) -> Beliefs:
+    """Return the exact posterior after shown items (n_users, k), −1 for none, and their clicks (n_users, k)."""
+    precision, shift = _copies(beliefs)
+    if shown.ndim != 2 or shown.shape != clicks.shape or len(shown) != len(shift):
+        raise ValueError(f"items {shown.shape} and clicks {clicks.shape} differ; give ({len(shift)}, k) of both")
+    if shift.shape[1] != model.vectors.shape[1]:
+        raise ValueError(
+            f"vectors have {model.vectors.shape[1]} dimensions; give {shift.shape[1]}, as the beliefs have"
+        )
+    parts = model.vectors, model.expected, model.noise
+    if not kernels.add_observations(precision, shift, shown, clicks, parts):
+        raise IndexError(f"item {shown.max()} was shown; the model has {len(model.vectors)} items, numbered from 0")
     return Beliefs(precision, shift)
 
 
@@ -206,8 +190,22 @@ def _contiguous(values: ArrayLike) -> Floats:
     return np.array(values, dtype=np.float64, order="C")
 
 
+def _copies(beliefs: Beliefs) -> tuple[Floats, Floats]:
+    """Return precision and shift for a kernel to write to."""
+    precision = np.array(beliefs.precision, dtype=np.float64, order="C")
+    shift = np.array(beliefs.shift, dtype=np.float64, order="C")
+    _check_beliefs(precision, shift)
+    return precision, shift
+
+
+def _check_beliefs(precision: Floats, shift: Floats) -> None:
+    """Refuse a precision and a shift that do not fit together: kernels trust what they are given."""
+    if shift.ndim != 2 or precision.shape != (*shift.shape, shift.shape[1]):
+        raise ValueError(f"precision {precision.shape} and shift {shift.shape} differ; give (n, dim, dim) and (n, dim)")
+
+
 def _check_shapes(shift: Floats, vectors: Floats, *per_item: Floats) -> None:
-    """Refuse arrays that do not fit together: kernels trust what they are given."""
+    """Refuse vectors, or numbers that come with them, that do not fit the beliefs."""
     if vectors.ndim != 3 or (vectors.shape[0], vectors.shape[2]) != shift.shape:
         raise ValueError(f"vectors have shape {vectors.shape}; give (n_users, k, dim) for beliefs {shift.shape}")
     for values in per_item:
@@ -230,18 +228,3 @@ def _check_positive_definite(matrix: Floats, what: str, number: int = 0) -> None
             f"the {what} is not positive definite: eigenvalue {np.linalg.eigvalsh(matrix)[0]:.3g} in matrix {number}; "
             "start from a covariance with positive eigenvalues, for example with a little added to its diagonal"
         )
-
-
-def _check_feedback(vectors: Floats, **per_item: Floats) -> None:
-    """Refuse feedback that would silently spoil a belief."""
-    if vectors.ndim != 3 or not np.isfinite(vectors).all():
-        raise ValueError(f"vectors have shape {vectors.shape}; give finite numbers shaped (n_users, k, dim)")
-    for name, values in per_item.items():
-        if values.shape != vectors.shape[:2]:
-            raise ValueError(f"{name} have shape {values.shape}; give one per shown item: {vectors.shape[:2]}")
-        if not np.isfinite(values).all():
-            raise ValueError(f"{name} hold a number that is not finite; give weight 0 where a slate has no item")
-    if ((per_item["clicks"] < 0.0) | (per_item["clicks"] > 1.0)).any():
-        raise ValueError(f"clicks reach from {per_item['clicks'].min()} to {per_item['clicks'].max()}; give 0 to 1")
-    if (per_item["weights"] < 0.0).any():
-        raise ValueError(f"the smallest weight is {per_item['weights'].min()}; give 0 or more")

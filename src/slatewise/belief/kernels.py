@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from slatewise.compiled import compiled
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+Vectors = NDArray[np.float32]
 
 
 @compiled
@@ -74,9 +77,31 @@ def add_evidence(precision: Floats, shift: Floats, vectors: Floats, weights: Flo
         for item in range(vectors.shape[1]):
             if weights[user, item] != 0.0:
                 add_item(precision[user], shift[user], vectors[user, item], weights[user, item], pulls[user, item])
-        for row in range(1, shift.shape[1]):
-            for column in range(row):
-                precision[user, row, column] = precision[user, column, row]
+        mirror(precision[user])
+
+
+@compiled
+def add_observations(
+    precision: Floats, shift: Floats, shown: Integers, clicks: Booleans, model: tuple[Vectors, Floats, Floats]
+) -> bool:
+    """Add the evidence of shown items (n_users, k), −1 for none; return whether the model has all of them.
+
+    The model is vectors (n_items, dim), expected values and noise variances (n_items,).
+    """
+    vectors, expected, noise = model
+    vector = np.empty(shift.shape[1])
+    for user in range(len(shift)):
+        for position in range(shown.shape[1]):
+            item = shown[user, position]
+            if item >= len(vectors):
+                return False
+            if item >= 0:
+                for axis in range(len(vector)):
+                    vector[axis] = vectors[item, axis]
+                surprise = 1.0 * clicks[user, position] - expected[item]
+                add_item(precision[user], shift[user], vector, 1.0 / noise[item], surprise / noise[item])
+        mirror(precision[user])
+    return True
 
 
 @compiled
@@ -87,6 +112,14 @@ def add_item(precision: Floats, shift: Floats, vector: Floats, weight: float, pu
         for column in range(len(rest)):
             target[column] += scaled * rest[column]
         shift[row] += pull * vector[row]
+
+
+@compiled
+def mirror(matrix: Floats) -> None:
+    """Copy the upper triangle of a matrix to the lower one."""
+    for row in range(1, len(matrix)):
+        for column in range(row):
+            matrix[row, column] = matrix[column, row]
 
 
 @compiled
