@@ -390,6 +390,8 @@ def test_errors_say_what_to_do() -> None:
     vectors = np.ones((1, 3, 2))
     with pytest.raises(ValueError, match="not positive definite: eigenvalue -1"):
         belief.start(1, np.zeros(2), np.diag([1.0, -1.0]))
+    with pytest.raises(ValueError, match=r"mean \(2,\) and covariance \(2, 3\) differ"):
+        belief.start(1, np.zeros(2), np.ones((2, 3)))
     with pytest.raises(ValueError, match="eigenvalue 0 in matrix 1"):
         belief.sample(Beliefs(np.stack([np.eye(2), np.zeros((2, 2))]), np.zeros((2, 2))), np.zeros((2, 2)))
     with pytest.raises(ValueError, match="temperature is -1"):
@@ -433,3 +435,7 @@ def test_a_spoiled_belief_is_refused_by_every_function(value: float) -> None:
             belief.sample(spoiled, np.zeros((2, 3)))
         with pytest.raises(ValueError, match="finite"):
             belief.logit_moments(spoiled, feedback.vectors)
+    with pytest.raises(ValueError, match="standard_normals hold a number"):
+        belief.sample(sound, in_shift)
+    with pytest.raises(ValueError, match="vectors hold a number"):
+        belief.logit_moments(sound, in_precision)

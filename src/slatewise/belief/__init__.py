@@ -38,10 +38,12 @@ class Beliefs:
 
 def start(n_users: int, mean: ArrayLike, covariance: ArrayLike) -> Beliefs:
     """Give every user the prior N(mean (dim,), covariance (dim, dim)); the paper's is N(0, λI)."""
-    spread = _contiguous(covariance)
+    center, spread = _contiguous(mean), _contiguous(covariance)
+    if center.ndim != 1 or spread.shape != (len(center), len(center)):
+        raise ValueError(f"mean {center.shape} and covariance {spread.shape} differ; give (dim,) and (dim, dim)")
     _check_positive_definite(spread, "prior covariance")
     precision = _symmetric(np.linalg.inv(spread).astype(np.float64, copy=False))
-    shift = np.linalg.solve(spread, np.asarray(mean, dtype=np.float64))
+    shift = np.linalg.solve(spread, center)
     return Beliefs(np.tile(precision, (n_users, 1, 1)), np.tile(shift, (n_users, 1)))
 
 
@@ -60,7 +62,8 @@ class Factored:
         if normals.shape != self.mean.shape:
             raise ValueError(f"standard_normals have shape {normals.shape}; give one row per user: {self.mean.shape}")
         drawn = np.empty(normals.shape)
-        kernels.draw(self.root, self.mean, normals, float(temperature), drawn)
+        if not kernels.draw(self.root, self.mean, normals, float(temperature), drawn):
+            raise ValueError("standard_normals hold a number that is not finite or too large; give standard normals")
         return drawn
 
     def covariance(self) -> Floats:
@@ -75,7 +78,8 @@ class Factored:
         if table.ndim != 3 or table.shape[2] != dim or table.shape[0] not in (1, n_users):
             raise ValueError(f"vectors have shape {table.shape}; give ({n_users} or 1, k, {dim})")
         average, variance = np.empty((n_users, table.shape[1])), np.empty((n_users, table.shape[1]))
-        kernels.logit_moments(self.root, self.mean, table, average, variance)
+        if not kernels.logit_moments(self.root, self.mean, table, average, variance):
+            raise ValueError("vectors hold a number that is not finite or too large; give finite vectors")
         return average + np.asarray(offsets, dtype=np.float64), variance
 
 

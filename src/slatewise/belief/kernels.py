@@ -34,14 +34,17 @@ def factor(precision: Floats, shift: Floats, root: Floats, mean: Floats) -> int:
 
 
 @compiled
-def draw(root: Floats, mean: Floats, normals: Floats, temperature: float, drawn: Floats) -> None:
-    """Write m + τR⁻¹z (n_users, dim)."""
+def draw(root: Floats, mean: Floats, normals: Floats, temperature: float, drawn: Floats) -> bool:
+    """Write m + τR⁻¹z (n_users, dim); return whether all of it is finite."""
+    is_finite = True
     for user in range(len(mean)):
         for axis in range(mean.shape[1]):
             drawn[user, axis] = normals[user, axis]
         solve_upper(root[user], drawn[user])
         for axis in range(mean.shape[1]):
             drawn[user, axis] = mean[user, axis] + temperature * drawn[user, axis]
+            is_finite &= abs(drawn[user, axis]) < inf
+    return is_finite
 
 
 @compiled
@@ -60,14 +63,21 @@ def covariance(root: Floats, result: Floats) -> None:
 
 
 @compiled
-def logit_moments(root: Floats, mean: Floats, vectors: Floats, average: Floats, variance: Floats) -> None:
-    """Write m·x and |R⁻ᵀx|² (n_users, k) of the users' own vectors (n_users, k, dim) or of shared ones (1, k, dim)."""
+def logit_moments(root: Floats, mean: Floats, vectors: Floats, average: Floats, variance: Floats) -> bool:
+    """Write m·x and |R⁻ᵀx|² (n_users, k) of the users' own vectors (n_users, k, dim) or of shared ones (1, k, dim).
+
+    Returns whether all of them are finite.
+    """
+    is_finite = True
     columns = np.empty((vectors.shape[2], vectors.shape[1]))
     for user in range(len(mean)):
         transpose(vectors[user if len(vectors) > 1 else 0], columns)
         products(mean[user], columns, average[user])
         whiten(root[user], columns)
         squared_lengths(columns, variance[user])
+        for item in range(variance.shape[1]):
+            is_finite &= abs(average[user, item]) + variance[user, item] < inf
+    return is_finite
 
 
 @compiled
