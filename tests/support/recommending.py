@@ -42,9 +42,13 @@ def ids(slate: Slate | Preview) -> list[Any]:
 
 def restarted(recommender: Recommender) -> Recommender:
     """The same recommender with nothing cached: another one on the same store, as after a restart."""
-    policies, serving = recommender._policies, recommender._serving
     return Recommender(
-        recommender.catalog, policies, recommender.store, reward_wait=recommender.reward_wait, clock=serving.clock
+        recommender.catalog,
+        recommender._policies,
+        recommender.store,
+        seed=recommender._serving.seed,
+        reward_wait=recommender.reward_wait,
+        clock=recommender._serving.clock,
     )
 
 
