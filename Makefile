@@ -45,7 +45,7 @@ lint: $(INSTALLED) ## Style, types and the direction of imports
 	$(BIN)/lint-imports --no-logo
 
 bench: $(INSTALLED) ## Speed and memory, as ratios of one run
-	$(BIN)/slatewise bench $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 reproduce: $(INSTALLED) ## The paper's tables and figures
 	$(BIN)/slatewise reproduce $(or $(ARGS),all --data ml-100k)
@@ -58,10 +58,10 @@ durability: $(INSTALLED) ## kill -9, full disks, flipped bytes, a million update
 	$(BIN)/python -m pytest tests/durability --rounds=200 --updates=100000 $(ARGS)
 
 load: $(INSTALLED) ## The service under load, against its bounds
-	$(BIN)/python -m slatewise.bench.load $(ARGS)
+	$(BIN)/python -m benchmarks.load $(ARGS)
 
 soak: $(INSTALLED) ## Ten minutes of load: memory, write-ahead log, latency
-	$(BIN)/python -m slatewise.bench.load soak $(ARGS)
+	$(BIN)/python -m benchmarks.load soak $(ARGS)
 
 clean: ## Remove everything that make and the tools made
 	rm -rf $(VENV) demo results build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -93,7 +93,7 @@ def _rank(largest: int) -> Callable[[Catalog, Dataset], Policy]:
 
 def _linearised_bpr(catalog: Catalog, _people: Dataset) -> Policy:
     vectors = catalog.vectors.astype(np.float64)
-    tastes = taste.linearised_taste(vectors, catalog.log_odds, catalog.population_covariance)
+    tastes = taste.linearized_taste(vectors, catalog.log_odds, catalog.population_covariance)
     return Calibrated(_with_taste(catalog, tastes))
 
 

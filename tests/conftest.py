@@ -15,11 +15,8 @@ settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
 
-os.environ.setdefault("SLATEWISE_CHOOSER", "false")
-"""Most servers that tests start need no second process; those about it ask for one."""
-
 ROOT = Path(__file__).resolve().parent.parent
-REAL_DATA = Path(os.environ.get("SLATEWISE_DATA", ROOT.parent / "shared" / "data"))
+REAL_DATA = os.environ.get("SLATEWISE_DATA")
 
 
 def missing(what: str) -> NoReturn:
@@ -41,9 +38,9 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The directory with the real archives (ml-100k.zip, ml-1m.zip, anime-5k.zip)."""
-    if not (REAL_DATA / "ml-100k.zip").is_file():
-        missing(f"the directory with real data (SLATEWISE_DATA={REAL_DATA})")
-    return REAL_DATA
+    if REAL_DATA is None or not (Path(REAL_DATA) / "ml-100k.zip").is_file():
+        missing(f"the directory with real data (SLATEWISE_DATA={REAL_DATA or ''})")
+    return Path(REAL_DATA)
 
 
 @pytest.fixture(scope="session")

@@ -56,6 +56,15 @@ def mmr(quality: Floats, vectors: Floats, available: NDArray[np.bool_], k: int, 
     return greedy(available, k, gain)
 
 
+def largest_cosine(scores: Floats, vectors: Floats, available: NDArray[np.bool_], k: int, weight: float) -> Slate:
+    """Score minus weight times the largest cosine with what was chosen before, if that is positive."""
+
+    def gain(slate: list[int], item: int) -> float:
+        return float(scores[item] - weight * max([0.0, *(cosine(vectors[item], vectors[other]) for other in slate)]))
+
+    return greedy(available, k, gain)
+
+
 def overlap_greedy(
     scores: Floats, categories: NDArray[np.bool_], available: NDArray[np.bool_], k: int, weight: float
 ) -> Slate:
@@ -123,6 +132,40 @@ def dpp_greedy(logits: Floats, vectors: Floats, available: NDArray[np.bool_], k:
     return slate, gains
 
 
+def volume_greedy(scores: Floats, vectors: Floats, available: NDArray[np.bool_], k: int) -> Slate:
+    """Score plus the logarithm of the squared distance from the span of what was chosen, by least squares.
+
+    `span` holds the chosen items since the last new beginning; when nothing sticks out of it, it begins again.
+    """
+    left, span = [int(item) for item in np.flatnonzero(available)], list[int]()
+    slate, gains = list[int](), list[float]()
+    while left and len(slate) < k:
+        now = _log_distances(scores, vectors, span, left)
+        if not now:
+            span = []
+            now = _log_distances(scores, vectors, span, left)
+        item = first_best(now or {item: float(scores[item]) for item in left})
+        gains.append(now[item] if now else float(scores[item]))
+        span = [*span, item] if now else span
+        slate.append(item)
+        left.remove(item)
+    return slate, gains
+
+
+def _log_distances(scores: Floats, vectors: Floats, span: list[int], items: list[int]) -> dict[int, float]:
+    """The gains of the items that stick out of the span of others."""
+    table = vectors[items].T
+    scale = np.sqrt(np.square(vectors[span]).sum(axis=1))[:, None] if span else 1.0
+    basis = np.linalg.qr((vectors[span] / scale).T)[0] if span else np.zeros((vectors.shape[1], 0))
+    squared = np.square(table).sum(axis=0)
+    residual = np.square(table - basis @ (basis.T @ table)).sum(axis=0)
+    return {
+        item: float(scores[item] + np.log(rest))
+        for item, rest, whole in zip(items, residual, squared, strict=True)
+        if rest > VANISHED * whole
+    }
+
+
 def sticks_out(vectors: Floats, span: list[int], item: int) -> bool:
     """Whether an item is linearly independent of the span: the ratio of two Gram determinants."""
     lengths = np.sqrt(np.square(vectors).sum(axis=1))
@@ -152,6 +195,60 @@ def update(
         new_covariance = np.linalg.inv(precision)
         new_mean = new_covariance @ shift
     return new_mean, new_covariance
+
+
+def update_until(
+    prior: tuple[Floats, Floats],
+    vectors: Floats,
+    clicks: Floats,
+    options: dict[str, Floats],
+    push: float,
+    stopping: tuple[float, int],
+) -> tuple[Floats, Floats]:
+    """The same with more and more rounds, until no ξ of an item with weight moves; stopping is (tolerance, rounds)."""
+    tolerance, most = stopping
+    before = contact_points(prior, vectors, options["offsets"])
+    for rounds in range(1, most):
+        mean, covariance = update(prior, vectors, clicks, options, push, rounds)
+        now = contact_points((mean, covariance), vectors, options["offsets"])
+        moved = np.abs(now - before) > tolerance * (1 + now)
+        if not moved[options["weights"] > 0].any():
+            return update(prior, vectors, clicks, options, push, rounds + 1)
+        before = now
+    return update(prior, vectors, clicks, options, push, most)
+
+
+def contact_points(moments: tuple[Floats, Floats], vectors: Floats, offsets: Floats) -> Floats:
+    """Equation (9) for every item."""
+    mean, covariance = moments
+    return np.array(
+        [math.sqrt(x @ covariance @ x + (o + mean @ x) ** 2) for x, o in zip(vectors, offsets, strict=True)]
+    )
+
+
+def add_evidence(
+    belief: tuple[Floats, Floats], vectors: Floats, weights: Floats, pulls: Floats
+) -> tuple[Floats, Floats]:
+    """Precision and shift of one user plus one outer product and one vector per item with weight."""
+    precision, shift = belief
+    for x, weight, pull in zip(vectors, weights, pulls, strict=True):
+        if weight > 0:
+            precision, shift = precision + weight * np.outer(x, x), shift + pull * x
+    return precision, shift
+
+
+def uniform(seed: int, user: int, step: int, count: int) -> list[float]:
+    """One user's stream of random numbers with Python's own integers: SplitMix64 from a mixed start."""
+    whole, golden = 2**64, 0x9E3779B97F4A7C15
+
+    def mix(value: int) -> int:
+        value = (value + golden) % whole
+        value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 % whole
+        value = (value ^ (value >> 27)) * 0x94D049BB133111EB % whole
+        return value ^ (value >> 31)
+
+    start = mix(mix(mix(seed % whole) ^ user) ^ step)
+    return [(mix((start + number * golden) % whole) >> 11) / 2**53 for number in range(1, count + 1)]
 
 
 def bound_curvature(xi: float) -> float:

@@ -1,4 +1,4 @@
-"""A small catalogue, the service in this process, and the service as a process of its own."""
+"""A small catalog, the service in this process, and the service as a process of its own."""
 
 import asyncio
 import io
@@ -19,14 +19,15 @@ from typing import Any, Self
 
 import httpx
 import numpy as np
+from starlette.applications import Starlette
 
 from slatewise.catalog import Catalog
 from slatewise.recommender import Recommender
 from slatewise.service.app import create_app
-from slatewise.service.keys import changing, new_key
+from slatewise.service.keys import edit_keys, new_key
 from slatewise.service.logs import Log
-from slatewise.service.observing import Observing
 from slatewise.service.settings import Settings
+from slatewise.service.state import ServiceState
 
 CATEGORIES = ("Comedy", "Drama", "Horror", "Sci-Fi", "War")
 
@@ -40,9 +41,9 @@ def small_catalog(n_items: int = 60, seed: int = 0) -> Catalog:
 
 
 def key_file(path: Path, **scopes: tuple[str, ...]) -> dict[str, str]:
-    """Write a file with one key per name; return the keys themselves."""
+    """Write a key file with one key per name; return the keys themselves."""
     keys = {}
-    with changing(path) as known:
+    with edit_keys(path) as known:
         for name, wanted in scopes.items():
             keys[name], key = new_key(name, wanted)
             known.append(key)
@@ -52,7 +53,7 @@ def key_file(path: Path, **scopes: tuple[str, ...]) -> dict[str, str]:
 class Client:
     """Calls an application in this process, as if by HTTP, from ordinary functions."""
 
-    def __init__(self, app: Observing) -> None:
+    def __init__(self, app: Starlette) -> None:
         self.loop = asyncio.new_event_loop()
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
@@ -78,10 +79,15 @@ class Client:
 class Local:
     """The service in this process, with what it logged."""
 
-    app: Observing
+    app: Starlette
     client: Client
     recommender: Recommender
     logged: io.StringIO
+
+    @property
+    def state(self) -> ServiceState:
+        state: ServiceState = self.app.state.service
+        return state
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -90,7 +96,7 @@ class Local:
 
 @contextmanager
 def local(directory: Path, recommender: Recommender | None = None, **settings: Any) -> Iterator[Local]:
-    """Make the service, on a memory store if not given; its catalogue is saved in the directory."""
+    """Start the service, on a memory store unless a recommender is given; its catalog is saved in the directory."""
     if recommender is None:
         catalog = small_catalog()
         catalog.save(directory / "catalog")
@@ -103,13 +109,14 @@ def local(directory: Path, recommender: Recommender | None = None, **settings: A
         yield Local(app, client, recommender, logged)
     finally:
         client.close()
+        app.state.service.close()
 
 
-def new_slate(service: Local, user: str = "anna", **wishes: Any) -> dict[str, Any]:
-    answer = service.client.post("/v1/slates", json={"user": user, **wishes})
-    assert answer.status_code == 201, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+def new_slate(service: Local, user: str = "anna", **options: Any) -> dict[str, Any]:
+    response = service.client.post("/v1/slates", json={"user": user, **options})
+    assert response.status_code == 201, response.text
+    slate: dict[str, Any] = response.json()
+    return slate
 
 
 def reload(service: Local) -> httpx.Response:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.routing import Route
 
-from slatewise.service.app import create_api
-from slatewise.service.limits import Limits
-from slatewise.service.rate import MOST_CALLERS, Buckets
+from slatewise.service.auth import MAX_CALLERS, RateLimiter
+from slatewise.service.http import Endpoint
+from slatewise.service.middleware import HeadCheck
+from slatewise.service.operations import is_live
 from slatewise.service.routes import ROUTES
-from slatewise.service.scoped import ScopedRoute
 from slatewise.service.settings import Settings
 from tests.conftest import ROOT
 from tests.serving import Local, key_file, local, new_slate, reload
@@ -28,9 +29,9 @@ def service(tmp_path: Path) -> Iterator[Local]:
 PUBLIC = {"/health/live", "/health/ready", "/openapi.json", "/docs"}
 
 
-def test_a_route_must_say_who_may_use_it(service: Local) -> None:
-    with pytest.raises(TypeError, match="does not say which scopes"):
-        create_api(service.app.service).add_api_route("/v1/new", lambda: None)
+def test_a_route_must_say_who_may_use_it() -> None:
+    with pytest.raises(TypeError, match="scopes"):
+        Endpoint("GET", "/v1/new", is_live, responses={})  # type: ignore[call-arg]
 
 
 def test_every_route_is_behind_a_key(tmp_path: Path) -> None:
@@ -39,25 +40,29 @@ def test_every_route_is_behind_a_key(tmp_path: Path) -> None:
     keys = key_file(tmp_path / "keys.json", **{scope: (scope,) for scope in every})
     with local(tmp_path) as service:
         walked = 0
-        for route in create_api(service.app.service).routes:
-            if route.path in PUBLIC:  # type: ignore[attr-defined]
+        for route in service.app.routes:
+            assert isinstance(route, Route)
+            if route.path in PUBLIC:
                 continue
-            if not isinstance(route, ScopedRoute):
-                assert route.path in ("/", "/live") or route.path.startswith("/page/")  # type: ignore[attr-defined]
+            if not isinstance(route.endpoint, Endpoint):
+                assert route.path in ("/", "/live") or route.path.startswith("/page/")
                 continue
             walked += 1
-            assert set(route.scopes) <= set(every)
-            [method] = route.methods or set[str]()
+            assert set(route.endpoint.scopes) <= set(every)
+            assert (route.methods or set()) - {"HEAD"} == {route.endpoint.method}
             path = route.path.replace("{user}", "anna")
 
-            def status(key: str | None, method: str = method, path: str = path) -> int:
+            def status(key: str | None, method: str, path: str = path) -> int:
                 headers = {} if key is None else {"authorization": f"Bearer {key}"}
                 return service.client.request(method, path, headers=headers).status_code
 
-            assert status(None) == status("wrong") == status("swk_" + "0" * 51) == status(keys["serve"][:-1]) == 401
-            for scope in every:
-                assert (status(keys[scope]) in (401, 403)) == (scope not in route.scopes), (path, scope)
-        assert walked == sum(bool(entry.scopes) for entry in ROUTES) == 12
+            for method in route.methods or ():
+                for wrong in (None, "wrong", "swk_" + "0" * 51, keys["serve"][:-1]):
+                    assert status(wrong, method) == 401
+                for scope in every:
+                    is_rejected = status(keys[scope], method) in (401, 403)
+                    assert is_rejected == (scope not in route.endpoint.scopes), (path, scope)
+        assert walked == sum(bool(endpoint.scopes) for endpoint in ROUTES) == 13
 
 
 def test_keys_are_taken_from_two_headers_but_not_from_both(tmp_path: Path) -> None:
@@ -99,13 +104,13 @@ def test_each_event_of_a_batch_counts(tmp_path: Path) -> None:
 
 def test_buckets_fill_again_and_do_not_grow_for_ever() -> None:
     now = [0.0]
-    buckets = Buckets(2.0, 4.0, lambda: now[0])
+    buckets = RateLimiter(2.0, 4.0, lambda: now[0])
     assert [buckets.take("a") for _ in range(5)] == [0.0, 0.0, 0.0, 0.0, 0.5]
     now[0] = 0.5
     assert [buckets.take("a"), buckets.take("a")] == [0.0, 0.5]
-    for caller in range(MOST_CALLERS + 5):
+    for caller in range(MAX_CALLERS + 5):
         buckets.take(str(caller))
-    assert len(buckets.callers) == MOST_CALLERS
+    assert len(buckets.callers) == MAX_CALLERS
 
 
 HOSTS = [
@@ -125,16 +130,16 @@ def test_only_known_hosts(service: Local, host: str, known: bool) -> None:
 def test_hosts_beyond_loopback(tmp_path: Path) -> None:
     """An address cannot be rebound by DNS, a name can: names must be listed."""
     settings = Settings(catalog=tmp_path, host="0.0.0.0", allowed_hosts=("shop.example",))  # noqa: S104
-    limits = Limits(lambda *_: None, settings)  # type: ignore[arg-type]
+    check = HeadCheck(settings)
     known = [host for host in ("shop.example", "Shop.Example:443", "10.1.2.3:8000", "[2001:db8::1]:80", "evil.example",
-                               "10.1.2.3.evil.example") if limits._known(host.encode())]  # fmt: skip
+                               "10.1.2.3.evil.example") if check.knows(host.encode())]  # fmt: skip
     assert known == ["shop.example", "Shop.Example:443", "10.1.2.3:8000", "[2001:db8::1]:80"]
 
 
 def test_forms_of_foreign_pages_change_nothing(service: Local) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None):
         headers = {} if kind is None else {"content-type": kind}
-        for path in ("/v1/slates", "/v1/feedback", "/v1/catalog/reload"):
+        for path in ("/v1/slates", "/v1/feedback", "/v1/rerank", "/v1/catalog/reload"):
             assert service.client.post(path, content=b'{"user":"anna"}', headers=headers).status_code == 415
     assert service.client.get("/v1/users/anna/export").status_code == 404
     preflight = service.client.request("OPTIONS", "/v1/slates", headers={"origin": "https://evil.example"})

@@ -82,7 +82,7 @@ def test_a_broken_archive_is_named(tmp_path: Path) -> None:
     for broken in (b"", b"no zip at all", whole[: len(whole) // 2], whole[:-30]):
         with pytest.raises(DataError, match=r"broken\.zip is damaged or not a zip archive"):
             read_member(save(tmp_path / "broken.zip", broken), "u.data", CAP)
-    with pytest.raises(DataError, match=r"none\.zip is not there"):
+    with pytest.raises(DataError, match=r"none\.zip does not exist"):
         read_member(tmp_path / "none.zip", "u.data", CAP)
 
 

@@ -25,6 +25,17 @@ def random_feedback(rng: np.random.Generator, n_users: int, k: int, dim: int) ->
     return Feedback.of(rng.normal(size=(*shape, dim)), clicks, rng.normal(size=shape), weights)
 
 
+def awkward_vectors(rng: np.random.Generator, n_users: int, k: int, dim: int) -> Floats:
+    """Random vectors of which some are repeated, some nearly so, some parallel and some zero."""
+    vectors = rng.normal(size=(n_users, k, dim))
+    for item in range(1, k):
+        change = rng.choice(["none", "repeat", "nearly", "parallel", "zero"])
+        before = vectors[:, rng.integers(item)]
+        changed = {"repeat": before, "nearly": before + 1e-9, "parallel": -2.0 * before, "zero": 0.0 * before}
+        vectors[:, item] = changed.get(str(change), vectors[:, item])
+    return vectors
+
+
 def all_moments(beliefs: Beliefs) -> tuple[Floats, Floats]:
     return belief.mean(beliefs), belief.covariance(beliefs)
 
@@ -77,8 +88,8 @@ def test_absent_items_change_nothing(seed: int) -> None:
         np.hstack([feedback.weights, nothing]),
     )
     short, long = belief.update(prior, feedback), belief.update(prior, padded)
-    np.testing.assert_allclose(short.precision, long.precision, rtol=1e-11, atol=1e-12)
-    np.testing.assert_allclose(short.shift, long.shift, rtol=1e-11, atol=1e-12)
+    np.testing.assert_array_equal(short.precision, long.precision)
+    np.testing.assert_array_equal(short.shift, long.shift)
 
 
 def test_default_iterates_to_the_fixed_point() -> None:
@@ -125,29 +136,89 @@ def test_integration_notices_a_wrong_update() -> None:
     assert abs(wrong[0, 0] - mean[0]) > 0.5 * np.sqrt(covariance[0, 0])
 
 
-def test_evidence_adds_up_in_any_order_at_fixed_contact_points() -> None:
-    """At given ξ the posterior is prior plus a sum, so order and grouping of slates do not matter."""
+def test_evidence_adds_up_in_any_order() -> None:
+    """A belief with evidence is prior plus a sum, so order and grouping of items do not matter."""
     rng = np.random.default_rng(4)
-    prior, feedback = belief.start(3, *random_prior(rng, 4)), random_feedback(rng, 3, 6, 4)
-    contact = rng.uniform(0.1, 3.0, size=(3, 6))
-    together = belief._posterior(prior, feedback, contact, 0.5)
+    prior, vectors = belief.start(3, *random_prior(rng, 4)), rng.normal(size=(3, 6, 4))
+    weights, pulls = rng.uniform(0.1, 3.0, size=(3, 6)), rng.normal(size=(3, 6))
+    together = belief.add_evidence(prior, vectors, weights, pulls)
     apart = prior
     for item in rng.permutation(6):
-        single = Feedback(*(field[:, [item]] for field in vars(feedback).values()))
-        apart = belief._posterior(apart, single, contact[:, [item]], 0.5)
+        apart = belief.add_evidence(apart, vectors[:, [item]], weights[:, [item]], pulls[:, [item]])
     np.testing.assert_allclose(apart.precision, together.precision, rtol=1e-12)
     np.testing.assert_allclose(apart.shift, together.shift, rtol=1e-12, atol=1e-13)
 
 
-def test_a_late_click_is_the_click_at_the_same_contact_points() -> None:
-    rng = np.random.default_rng(5)
-    prior, vectors = belief.start(2, *random_prior(rng, 3)), rng.normal(size=(2, 4, 3))
-    clicks = np.zeros((2, 4))
-    late = belief.add_late_click(belief.update(prior, Feedback.of(vectors, clicks), iterations=1), vectors[:, 1])
-    clicks[:, 1] = 1.0
-    prompt = belief.update(prior, Feedback.of(vectors, clicks), iterations=1)
-    np.testing.assert_array_equal(late.precision, prompt.precision)
-    np.testing.assert_allclose(late.shift, prompt.shift, rtol=1e-13, atol=1e-13)
+@given(seed=SEEDS, n_users=st.integers(0, 3), k=st.integers(0, 8), dim=st.integers(1, 8))
+@settings(max_examples=60, deadline=None)
+def test_added_evidence_is_a_sum_of_outer_products(seed: int, n_users: int, k: int, dim: int) -> None:
+    rng = np.random.default_rng(seed)
+    prior = belief.start(n_users, *random_prior(rng, dim))
+    vectors, pulls = awkward_vectors(rng, n_users, k, dim), rng.normal(size=(n_users, k))
+    weights = rng.choice([0.0, 0.3, 1.0, 1e6], size=(n_users, k))
+    learned = belief.add_evidence(prior, vectors, weights, pulls)
+    np.testing.assert_array_equal(learned.precision, np.swapaxes(learned.precision, 1, 2))
+    for user in range(n_users):
+        before = prior.precision[user], prior.shift[user]
+        precision, shift = naive.add_evidence(before, vectors[user], weights[user], pulls[user])
+        np.testing.assert_allclose(learned.precision[user], precision, rtol=1e-11, atol=1e-9)
+        np.testing.assert_allclose(learned.shift[user], shift, rtol=1e-11, atol=1e-11)
+
+
+def test_beliefs_are_never_changed_in_place() -> None:
+    rng = np.random.default_rng(12)
+    feedback, prior = random_feedback(rng, 3, 4, 5), belief.start(3, *random_prior(rng, 5))
+    precision, shift = prior.precision.copy(), prior.shift.copy()
+    belief.update(prior, feedback)
+    belief.add_evidence(prior, feedback.vectors, feedback.weights, feedback.clicks)
+    belief.sample(prior, rng.normal(size=(3, 5)))
+    np.testing.assert_array_equal(prior.precision, precision)
+    np.testing.assert_array_equal(prior.shift, shift)
+
+
+def test_read_only_and_strided_arrays_give_the_same_bits() -> None:
+    """Beliefs from a file are read-only, and feedback may be a view; single precision is widened."""
+    rng = np.random.default_rng(13)
+    feedback, prior = random_feedback(rng, 4, 3, 5), belief.start(4, *random_prior(rng, 5))
+    expected = belief.update(prior, feedback)
+    stored = Beliefs(np.asfortranarray(prior.precision), np.repeat(prior.shift, 2, axis=0)[::2])
+    stored.precision.flags.writeable = False
+    strided = Feedback(*(np.repeat(values, 2, axis=1)[:, ::2] for values in vars(feedback).values()))
+    learned = belief.update(stored, strided)
+    np.testing.assert_array_equal(learned.precision, expected.precision)
+    np.testing.assert_array_equal(belief.mean(learned), belief.mean(expected))
+    single = feedback.vectors.astype(np.float32)
+    for wide, narrow in zip(
+        *(belief.logit_moments(stored, v) for v in (single.astype(np.float64), single)), strict=True
+    ):
+        np.testing.assert_array_equal(wide, narrow)
+
+
+@given(seed=SEEDS, dim=st.integers(1, 8), k=st.integers(1, 12), push=st.sampled_from([0.0, 6.0]))
+@settings(max_examples=60, deadline=None)
+def test_update_to_convergence_is_the_dense_iteration(seed: int, dim: int, k: int, push: float) -> None:
+    """Items without weight, repeated or parallel or zero vectors, one item, and more items than dimensions."""
+    rng = np.random.default_rng(seed)
+    prior, feedback = random_prior(rng, dim), random_feedback(rng, 2, k, dim)
+    feedback = Feedback.of(awkward_vectors(rng, 2, k, dim), feedback.clicks, feedback.offsets, feedback.weights)
+    learned = belief.update(belief.start(2, *prior), feedback, exposure_push=push)
+    np.testing.assert_array_equal(learned.precision, np.swapaxes(learned.precision, 1, 2))
+    for user in range(2):
+        options = {"offsets": feedback.offsets[user], "weights": feedback.weights[user]}
+        evidence, stopping = (feedback.vectors[user], feedback.clicks[user]), (belief.TOLERANCE, belief.MAX_ITERATIONS)
+        mean, covariance = naive.update_until(prior, *evidence, options, push, stopping)
+        np.testing.assert_allclose(belief.mean(learned)[user], mean, rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(belief.covariance(learned)[user], covariance, rtol=1e-8, atol=1e-10)
+
+
+def test_the_dense_iteration_notices_a_looser_tolerance() -> None:
+    """Negative control of the test above."""
+    rng = np.random.default_rng(14)
+    prior, feedback = random_prior(rng, 4), random_feedback(rng, 1, 6, 4)
+    options = {"offsets": feedback.offsets[0], "weights": feedback.weights[0]}
+    loose, _ = naive.update_until(prior, feedback.vectors[0], feedback.clicks[0], options, 6.0, (1e-2, 100))
+    mean = belief.mean(belief.update(belief.start(1, *prior), feedback, exposure_push=6.0))[0]
+    assert np.abs(loose - mean).max() > 1e-6
 
 
 def test_exposure_push_moves_the_mean_towards_everything_shown() -> None:
@@ -185,6 +256,19 @@ def test_temperature_zero_is_the_mean_exactly() -> None:
     rng = np.random.default_rng(7)
     beliefs = belief.update(belief.start(9, *random_prior(rng, 5)), random_feedback(rng, 9, 4, 5))
     np.testing.assert_array_equal(belief.sample(beliefs, rng.normal(size=(9, 5)), 0.0), belief.mean(beliefs))
+
+
+def test_one_factorization_gives_what_each_function_gives() -> None:
+    rng = np.random.default_rng(15)
+    beliefs = belief.update(belief.start(4, *random_prior(rng, 5)), random_feedback(rng, 4, 3, 5))
+    normals, vectors = rng.normal(size=(4, 5)), rng.normal(size=(4, 7, 5))
+    factored = belief.factor(beliefs)
+    np.testing.assert_allclose(np.swapaxes(factored.root, 1, 2) @ factored.root, beliefs.precision, rtol=1e-12)
+    np.testing.assert_array_equal(factored.mean, belief.mean(beliefs))
+    np.testing.assert_array_equal(factored.covariance(), belief.covariance(beliefs))
+    np.testing.assert_array_equal(factored.sample(normals, 0.5), belief.sample(beliefs, normals, 0.5))
+    for ours, theirs in zip(factored.logit_moments(vectors), belief.logit_moments(beliefs, vectors), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_logit_moments_are_those_of_mean_and_covariance() -> None:
@@ -273,6 +357,14 @@ def test_errors_say_what_to_do() -> None:
         belief.sample(beliefs, np.zeros((1, 2)), -1.0)
     with pytest.raises(ValueError, match="standard_normals have shape"):
         belief.sample(beliefs, np.zeros(2))
+    with pytest.raises(ValueError, match=r"shape \(1, 3, 4\); give \(1 or 1, k, 2\)"):
+        belief.logit_moments(beliefs, np.zeros((1, 3, 4)))
+    with pytest.raises(ValueError, match=r"precision \(1, 2, 2\) and shift \(1, 3\) differ"):
+        belief.mean(Beliefs(beliefs.precision, np.zeros((1, 3))))
+    with pytest.raises(ValueError, match=r"vectors have shape \(2, 3, 2\)"):
+        belief.add_evidence(beliefs, np.ones((2, 3, 2)), np.ones((2, 3)), np.ones((2, 3)))
+    with pytest.raises(ValueError, match="give one per user and item"):
+        belief.add_evidence(beliefs, vectors, np.ones((1, 2)), np.ones((1, 3)))
     with pytest.raises(ValueError, match="iterations is 0"):
         belief.update(beliefs, Feedback.of(vectors, np.ones((1, 3))), iterations=0)
     with pytest.raises(ValueError, match=r"clicks reach from 0\.0 to 2\.0"):
@@ -285,3 +377,20 @@ def test_errors_say_what_to_do() -> None:
         Feedback.of(vectors, np.zeros((1, 3)), weights=[[0.0, 1.0, -1.0]])
     with pytest.raises(ValueError, match="vectors have shape"):
         Feedback.of(vectors * np.nan, np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_spoiled_belief_is_refused_by_every_function(value: float) -> None:
+    rng = np.random.default_rng(16)
+    sound = belief.start(2, np.zeros(3), np.eye(3))
+    in_precision, in_shift = sound.precision.copy(), sound.shift.copy()
+    in_precision[1, 0, 2] = in_precision[1, 2, 0] = in_shift[1, 1] = value
+    feedback = random_feedback(rng, 2, 4, 3)
+    for spoiled in (Beliefs(in_precision, sound.shift), Beliefs(sound.precision, in_shift)):
+        for function in (belief.mean, belief.covariance, lambda spoiled: belief.update(spoiled, feedback)):
+            with pytest.raises(ValueError, match="finite"):
+                function(spoiled)
+        with pytest.raises(ValueError, match="finite"):
+            belief.sample(spoiled, np.zeros((2, 3)))
+        with pytest.raises(ValueError, match="finite"):
+            belief.logit_moments(spoiled, feedback.vectors)

@@ -82,7 +82,7 @@ def test_saved_and_loaded_is_the_same(kind: str, tmp_path: Path) -> None:
     assert type(loaded.item_ids[0]) is type(ids[0])
 
 
-def test_a_catalogue_without_categories_or_titles(tmp_path: Path) -> None:
+def test_a_catalog_without_categories_or_titles(tmp_path: Path) -> None:
     catalog = Catalog.from_vectors(["b", "a"], [[0, 2], [1, 0]])
     catalog.save(tmp_path)
     assert_same(catalog, Catalog.load(tmp_path))
@@ -92,7 +92,7 @@ def test_a_catalogue_without_categories_or_titles(tmp_path: Path) -> None:
     assert not catalog.log_odds.any()
 
 
-def test_brought_vectors_with_interactions_know_the_crowd() -> None:
+def test_given_vectors_with_interactions_know_what_is_popular() -> None:
     """The truth has N(0, I) tastes on these very vectors; the fit shrinks it but keeps its shape."""
     world = make_world(WorldSize(n_users=3_000, n_items=150, dim=4), seed=1)
     dataset = world.dataset
@@ -128,7 +128,7 @@ def test_interactions_about_some_of_the_items_are_enough() -> None:
     part = replace(WORLD.dataset, item_ids=np.arange(0, 120, 2))
     catalog = Catalog.from_vectors(range(120), np.random.default_rng(0).normal(size=(120, 3)), interactions=part)
     assert catalog.log_odds[1::2].max() < catalog.log_odds[::2].max()
-    with pytest.raises(CatalogError, match="about item 60, which has no vector"):
+    with pytest.raises(CatalogError, match="refer to item 60, which has no vector"):
         Catalog.from_vectors(range(60), np.ones((60, 3)), interactions=part)
 
 
@@ -154,9 +154,9 @@ def test_co_likes_are_checked_too() -> None:
 
 BAD_VECTORS: dict[str, tuple[list[Any], Any, str]] = {
     "wrong shape": ([1, 2], [[1.0]], "2 items need vectors of shape"),
-    "NaN": ([1, 2], [[1.0], [float("nan")]], "vectors holds NaN"),
-    "duplicate id": ([1, 1], [[1.0], [2.0]], "item 1 stands twice"),
-    "mixed ids": ([1, "a"], [[1.0], [2.0]], "found int, str"),
+    "NaN": ([1, 2], [[1.0], [float("nan")]], "vectors contains NaN"),
+    "duplicate id": ([1, 1], [[1.0], [2.0]], "item 1 appears twice"),
+    "mixed ids": ([1, "a"], [[1.0], [2.0]], "but these are int, str"),
     "nothing": ([], np.zeros((0, 3)), "needs 1 to"),
 }
 
@@ -168,7 +168,7 @@ def test_bad_vectors_are_refused(ids: list[Any], vectors: Any, message: str) -> 
 
 
 def test_unknown_items_are_named(catalog: Catalog) -> None:
-    with pytest.raises(CatalogError, match="item 'tt42' is not in the catalogue; `slatewise catalog show`"):
+    with pytest.raises(CatalogError, match="item 'tt42' is not in the catalog; `slatewise catalog show`"):
         catalog.index_of("tt42")
 
 
@@ -209,7 +209,7 @@ def _only_white_space_changed(original: bytes, damaged: bytes, path: Path) -> bo
 
 
 def rewrite(directory: Path, **changes: Any) -> None:
-    """Write a catalogue whose hashes are right but whose content is not."""
+    """Write a catalog whose hashes are right but whose content is not."""
     manifest = json.loads((directory / "catalog.json").read_text())
     arrays = load_file(directory / manifest["arrays"]["file"])
     for name, change in changes.items():
@@ -218,13 +218,13 @@ def rewrite(directory: Path, **changes: Any) -> None:
 
 
 LIES: dict[str, tuple[dict[str, Any], str]] = {
-    "NaN vector": ({"vectors": lambda a: a * np.float32("nan")}, "vectors holds NaN"),
+    "NaN vector": ({"vectors": lambda a: a * np.float32("nan")}, "vectors contains NaN"),
     "too few vectors": ({"vectors": lambda a: a[:-1]}, "vectors has shape"),
     "flat vectors": ({"vectors": lambda a: a.ravel()}, "needs 1 to"),
     "too few titles": ({"titles.ends": lambda a: a[:-1]}, "does not fit its buffer"),
     "titles backwards": ({"titles.ends": lambda a: a[::-1]}, "does not fit its buffer"),
-    "titles not UTF-8": ({"titles.utf8": lambda a: a | 0x80}, "is not a whole catalogue"),
-    "infinite odds": ({"log_odds": lambda a: a / 0.0}, "log_odds holds NaN"),
+    "titles not UTF-8": ({"titles.utf8": lambda a: a | 0x80}, "is incomplete"),
+    "infinite odds": ({"log_odds": lambda a: a / 0.0}, "log_odds contains NaN"),
 }
 
 
@@ -251,7 +251,7 @@ def forge(directory: Path, **changes: Any) -> None:
 def test_another_version_is_refused(catalog: Catalog, tmp_path: Path) -> None:
     catalog.save(tmp_path)
     forge(tmp_path, version=99)
-    with pytest.raises(CatalogError, match="has version 99, this slatewise reads version 1"):
+    with pytest.raises(CatalogError, match="has version 99, but this slatewise reads version 1"):
         Catalog.load(tmp_path)
 
 
@@ -262,7 +262,7 @@ def test_the_manifest_cannot_name_other_files(catalog: Catalog, tmp_path: Path, 
     content = save({"a": np.zeros(1)})
     (tmp_path / "outside.safetensors").write_bytes(content)
     forge(inside, arrays={"file": name, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)})
-    with pytest.raises(CatalogError, match="not a catalogue's"):
+    with pytest.raises(CatalogError, match="which no catalog uses"):
         Catalog.load(inside)
 
 
@@ -271,16 +271,16 @@ def test_a_huge_manifest_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="larger than a manifest can be"):
         Catalog.load(tmp_path)
     (tmp_path / "catalog.json").write_text("[" * 200_000)
-    with pytest.raises(CatalogError, match="not a catalogue manifest"):
+    with pytest.raises(CatalogError, match="not a catalog manifest"):
         Catalog.load(tmp_path)
 
 
-def test_an_empty_directory_is_not_a_catalogue(tmp_path: Path) -> None:
-    with pytest.raises(CatalogError, match="make one with `slatewise train`"):
+def test_an_empty_directory_is_not_a_catalog(tmp_path: Path) -> None:
+    with pytest.raises(CatalogError, match="create one with `slatewise train`"):
         Catalog.load(tmp_path)
 
 
-def test_a_crash_during_save_leaves_the_old_catalogue(
+def test_a_crash_during_save_leaves_the_old_catalog(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every rename in turn is the moment of the crash."""
@@ -319,6 +319,6 @@ def test_a_crash_during_save_leaves_the_old_catalogue(
     ],
 )
 def test_categories_as_people_write_them(given: list[Any], names: tuple[str, ...], expected: list[list[int]]) -> None:
-    found, matrix = indicators(given)
-    assert found == names
+    category_names, matrix = indicators(given)
+    assert category_names == names
     assert matrix.astype(int).tolist() == expected

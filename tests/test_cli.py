@@ -45,7 +45,7 @@ def test_own_tables_become_a_catalogue(own_data: list[str | Path], tmp_path: Pat
     assert done.returncode == 0, done.stderr
     assert "4 items in 3 categories, 2 dimensions" in done.stdout
     assert "[bold]not markup[/bold]" in done.stdout
-    assert "1 items nobody liked kept" in done.stderr
+    assert "1 item that nobody liked kept" in done.stderr
     shown = slatewise("catalog", "show", tmp_path / "shop", "--json", "--find", "büro")
     [item] = json.loads(shown.stdout)["shown"]
     assert item == {"id": "tt1", "title": "Ärger im Büro", "categories": ["Comedy", "Drama"], "liked_by": 0.625}
@@ -85,7 +85,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
         ["train", "--data", "ml-100k", "--interactions", "a.csv", "--out", "x"],
         "give either --data NAME or --interactions FILE",
     ),
-    "not a catalogue": (["catalog", "show", "."], "holds no catalogue"),
+    "not a catalogue": (["catalog", "show", "."], "contains no catalog"),
     "share above one": (
         ["train", "--interactions", "{likes}", "--train-share", "2", "--out", "x"],
         "2.0 is not a share",
@@ -117,7 +117,7 @@ def test_control_c_says_so(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "interrupted; nothing was left half done" in said
+    assert "interrupted; no partial files were left behind" in said
     assert "Traceback" not in said
     assert not (tmp_path / "out").exists()
 

@@ -18,9 +18,9 @@ from slatewise.data.sources import load
 from slatewise.data.synthetic import WorldSize, make_world
 from slatewise.lab import cluster
 from slatewise.lab import experiment as lab
+from slatewise.lab.broadcast import MemoryBroadcast, load_broadcast
 from slatewise.lab.cluster import Cluster, ClusterError
 from slatewise.lab.experiment import Arm, Experiment, Results, load_experiment, n_tasks, run, save_results
-from slatewise.lab.parcels import Packed, opened
 from tests.conftest import missing
 from tests.test_cli import slatewise
 
@@ -40,7 +40,7 @@ SMALL = Experiment(
 LOCAL = ("--host", "127.0.0.1", "--no-dashboard")
 JOURNAL = """import os
 from distributed import WorkerPlugin
-from slatewise.lab.delivery import Delivery
+from slatewise.lab.dask_plugin import BroadcastPlugin
 
 class Journal(WorkerPlugin):
     def __init__(self):
@@ -53,13 +53,13 @@ class Journal(WorkerPlugin):
 async def dask_setup(worker):
     journal = Journal()
     await worker.plugin_add(journal)
-    take_in = Delivery.setup
+    take_in = BroadcastPlugin.setup
 
     def noted(self, worker):
         print("arrived", self.name, file=journal.file)
         take_in(self, worker)
 
-    Delivery.setup = noted
+    BroadcastPlugin.setup = noted
 """
 """A worker loaded with this writes down what arrives, begins and ends there, so that even the dead can be asked."""
 
@@ -125,7 +125,7 @@ class Machines:
 @pytest.fixture(scope="module")
 def _dask() -> None:
     try:
-        cluster.dask()
+        cluster.import_dask()
     except ModuleNotFoundError:
         missing("dask.distributed")
 
@@ -165,33 +165,33 @@ def assert_same(found: Results, expected: Results) -> None:
     assert found.choices.rows() == expected.choices.rows()
 
 
-N_PARCELS = 1 + 2 * 2
+N_BROADCASTS = 1 + 2 * 2
 
 
 def test_a_cluster_gives_the_records_of_this_process_and_data_travels_once(
     pair: Machines, expected: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes, told = [], []
-    submit = cluster.dask().Client.submit
+    submit = cluster.import_dask().Client.submit
 
     def spy(self: Any, *arguments: Any, **options: Any) -> Any:
         sizes.append(sum(weight(one) for one in arguments))
         return submit(self, *arguments, **options)
 
-    monkeypatch.setattr(cluster.dask().Client, "submit", spy)
+    monkeypatch.setattr(cluster.import_dask().Client, "submit", spy)
     assert_same(run(SMALL, DATASET, on_task=lambda: told.append(1), cluster=pair.address), expected)
     assert len(told) == len(sizes) == n_tasks(SMALL, DATASET) == 2 * 2 + 2 + 2 * 8 * 3
-    assert max(sizes) < 5_000 < weight(Packed.of(DATASET))
+    assert max(sizes) < 5_000 < weight(MemoryBroadcast.of(DATASET))
     begun = pair.begun(1) + pair.begun(2)
     assert len(begun) == len(set(begun)) == len(told)
     for number in (1, 2):
-        assert len(pair.begun(number)) > N_PARCELS
-        assert len(pair.arrived(number)) == len(set(pair.arrived(number))) == N_PARCELS
+        assert len(pair.begun(number)) > N_BROADCASTS
+        assert len(pair.arrived(number)) == len(set(pair.arrived(number))) == N_BROADCASTS
 
 
 def weight(thing: Any) -> int:
-    """About how many bytes a task's argument takes on the wire."""
-    if isinstance(thing, Packed):
+    """About how many bytes a task's argument takes over the network."""
+    if isinstance(thing, MemoryBroadcast):
         return sum(map(len, thing.files.values()))
     return len(repr(thing))
 
@@ -229,9 +229,9 @@ def work(machines: Machines, steps: dict[int, Step]) -> list[Any]:
         time.sleep(0.02)
         return data.digest, number
 
-    with Cluster(machines.address, on_task) as crew:
-        data = crew.share(Packed.of(DATASET))
-        found = crew.map([(little, data, number) for number in range(60)])
+    with Cluster(machines.address, on_task) as pool:
+        data = pool.share(MemoryBroadcast.of(DATASET))
+        found = pool.map([(little, data, number) for number in range(60)])
     assert len(done) == 60
     return found
 
@@ -278,7 +278,7 @@ def test_a_killed_worker_costs_its_chunk_and_late_ones_take_over(machines: Machi
 
 
 def test_a_worker_lost_while_data_is_sent_changes_nothing(pair: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
-    client, failures = cluster.dask().Client, [OSError("a worker was lost")] * 2
+    client, failures = cluster.import_dask().Client, [OSError("a worker was lost")] * 2
     register = client.register_plugin
 
     def fail_twice(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -287,11 +287,11 @@ def test_a_worker_lost_while_data_is_sent_changes_nothing(pair: Machines, monkey
         return register(self, *arguments, **options)
 
     monkeypatch.setattr(client, "register_plugin", fail_twice)
-    with Cluster(pair.address, lambda: None) as crew:
-        assert crew.map([(getattr, crew.share(Packed.of(DATASET)), "n_users")]) == [DATASET.n_users]
+    with Cluster(pair.address, lambda: None) as pool:
+        assert pool.map([(getattr, pool.share(MemoryBroadcast.of(DATASET)), "n_users")]) == [DATASET.n_users]
         failures += [OSError("disk full")] * 3
-        with pytest.raises(ClusterError, match="the dataset cannot be sent to the workers"):
-            crew.share(Packed.of(DATASET))
+        with pytest.raises(ClusterError, match="cannot send the dataset to the workers"):
+            pool.share(MemoryBroadcast.of(DATASET))
 
 
 def test_nothing_is_left_on_the_workers(pair: Machines) -> None:
@@ -300,8 +300,8 @@ def test_nothing_is_left_on_the_workers(pair: Machines) -> None:
             answers = client.run(lambda dask_worker: [*dask_worker.plugins, *os.listdir(dask_worker.local_directory)])  # noqa: PTH208
         return [name for names in answers.values() for name in names if name.startswith("slatewise")]
 
-    with Cluster(pair.address, lambda: None) as crew:
-        crew.share(Packed.of(DATASET))
+    with Cluster(pair.address, lambda: None) as pool:
+        pool.share(MemoryBroadcast.of(DATASET))
         assert len(found()) == 2 * 2
     assert found() == []
 
@@ -318,7 +318,9 @@ def test_other_versions_are_refused_before_anything_runs(pair: Machines, tmp_pat
     odd = pair.add_worker(PYTHONPATH=other_version(tmp_path, "polars"))
     pair.wait_for_workers(3)
     before = len(pair.begun(1) + pair.begun(2))
-    with pytest.raises(ClusterError, match=r"tcp://127.* differs: polars 0\.0\.7 \(here [0-9.]+\); install the same"):
+    with pytest.raises(
+        ClusterError, match=r"the worker tcp://127.* has polars 0\.0\.7 \(here [0-9.]+\); install the same"
+    ):
         run(SMALL, DATASET, cluster=pair.address)
     kill(odd)
     assert len(pair.begun(1) + pair.begun(2)) == before
@@ -326,38 +328,38 @@ def test_other_versions_are_refused_before_anything_runs(pair: Machines, tmp_pat
 
 
 def test_a_worker_that_joined_late_refuses_other_versions() -> None:
-    here = cluster.installed()
-    assert cluster.perform_alike(here, max, 3, 4) == 4
-    with pytest.raises(ClusterError, match=r"joined late differs: numpy [0-9.]+ \(here 0.1\)"):
-        cluster.perform_alike({**here, "numpy": "0.1"}, max, 3, 4)
+    here = cluster.installed_versions()
+    assert cluster.run_checked_task(here, max, 3, 4) == 4
+    with pytest.raises(ClusterError, match=r"a worker has numpy [0-9.]+ \(here 0.1\)"):
+        cluster.run_checked_task({**here, "numpy": "0.1"}, max, 3, 4)
 
 
 def test_every_version_that_matters_is_named() -> None:
     here: dict[str, str | None] = {"python": "3.11", "slatewise": "1", "numpy": "2", "polars": "3"}
-    cluster.refuse_others(here, dict(here), "w")
+    cluster.compare_versions(here, dict(here), "w")
     others: dict[str, str | None] = {"python": "3.12", "slatewise": None, "numpy": "1", "polars": "3"}
-    with pytest.raises(ClusterError, match=r"w differs: python 3.12 \(here 3.11\), slatewise is missing .*, numpy 1"):
-        cluster.refuse_others(here, others, "w")
-    assert set(here) <= set(cluster.installed())
-    assert cluster.installed()["python"] == f"{sys.version_info[0]}.{sys.version_info[1]}"
+    with pytest.raises(ClusterError, match=r"w has python 3.12 \(here 3.11\), slatewise is missing .*, numpy 1"):
+        cluster.compare_versions(here, others, "w")
+    assert set(here) <= set(cluster.installed_versions())
+    assert cluster.installed_versions()["python"] == f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def test_a_cluster_without_workers_or_scheduler(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "JOIN_SECONDS", 1)
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1)
-    with pytest.raises(ClusterError, match=f"{machines.address} has no worker after 1 s; start one: dask worker"):
+    with pytest.raises(ClusterError, match=f"no worker joined the cluster at {machines.address} within 1 s; start one"):
         Cluster(machines.address, print)
     machines.add_worker()
     machines.wait_for_workers(1)
-    with pytest.raises(ClusterError, match=r"the scheduler at tcp.* was lost"):
+    with pytest.raises(ClusterError, match=r"lost the scheduler at tcp"):
         work(machines, {5: lambda: kill(machines.processes[0])})
-    with pytest.raises(ClusterError, match=f"no Dask scheduler answers at {machines.address} within 1 s"):
+    with pytest.raises(ClusterError, match=f"no Dask scheduler responds at {machines.address} within 1 s"):
         Cluster(machines.address, print)
-    with pytest.raises(ClusterError, match="'nowhere' is not an address"):
+    with pytest.raises(ClusterError, match="'nowhere' is not the address"):
         Cluster("nowhere", print)
 
 
-def test_without_dask_there_is_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dask_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'slatewise\[dask\]'"):
         run(SMALL, DATASET, cluster="tcp://127.0.0.1:8786")
@@ -389,6 +391,6 @@ def test_the_command_writes_the_bytes_that_this_process_would_write(pair: Machin
     assert f"| anything | {rows[1]['p@10']:.4f} |" in again.stdout
 
 
-def test_a_shared_parcel_is_not_kept_after_the_job() -> None:
+def test_a_broadcast_is_not_kept_after_the_job() -> None:
     run(replace(SMALL, splits=1), DATASET)
-    assert opened.cache_info().currsize == 0
+    assert load_broadcast.cache_info().currsize == 0

@@ -45,8 +45,8 @@ def test_files_become_a_dataset(tmp_path: Path) -> None:
     assert dataset.category_names == ("Comedy", "Drama")
     assert dataset.categories.tolist() == [[False, True], [True, True], [False, False], [False, False]]
     assert dataset.notes == (
-        f"1 items have no row in {tmp_path / 'items.csv'} (their id is their title)",
-        "2 items nobody liked kept",
+        f"1 item without a row in {tmp_path / 'items.csv'} (the id serves as the title)",
+        "2 items that nobody liked kept",
     )
     assert "2 users, 4 items, 3 interactions" in repr(dataset)
 
@@ -102,7 +102,7 @@ def test_pandas_with_missing_values() -> None:
     frame = pd.DataFrame({"user_id": ["a", "b", "c"], "item_id": pd.array([1, 2, 3], "Int64"), "rating": [5, None, 4]})
     dataset = Dataset.from_frames(frame, positive=">= 4.5")
     assert pairs(dataset) == {("a", 1)}
-    assert dataset.notes == ("1 rows without a rating left out",)
+    assert dataset.notes == ("1 row without a rating dropped",)
 
 
 def test_latest_of_duplicate_pairs_counts() -> None:
@@ -112,7 +112,7 @@ def test_latest_of_duplicate_pairs_counts() -> None:
     assert pairs(Dataset.from_frames(frame, positive="> 3")) == {("a", 1), ("b", 1)}
     without_times = Dataset.from_frames(frame.drop("timestamp"), positive="> 3")
     assert pairs(without_times) == {("b", 1)}
-    assert without_times.notes == ("1 duplicate rows left out (the latest of each user and item counts)",)
+    assert without_times.notes == ("1 duplicate row dropped (the latest for each user and item counts)",)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_gzip_and_spaces_in_the_header(tmp_path: Path) -> None:
 def test_ratings_without_a_rule_are_all_positive_and_it_says_so() -> None:
     dataset = Dataset.from_frames(pl.DataFrame({"user_id": [1, 2], "item_id": [1, 2], "rating": [1, 5]}))
     assert dataset.n_interactions == 2
-    assert dataset.notes == ("all rows count as positive, ratings 1 to 5; choose with a rule such as '> 3'",)
+    assert dataset.notes == ("all rows count as positive, with ratings from 1 to 5; a rule such as '> 3' selects some",)
 
 
 HOSTILE_FILES = {
-    "no item column": ("user_id,film\n1,2\n", "has no column 'item_id' (found: user_id, film)"),
+    "no item column": ("user_id,film\n1,2\n", "has no column 'item_id' (its columns: user_id, film)"),
     "empty file": ("", "is empty"),
     "header only": ("user_id,item_id\n", "has no rows"),
     "missing id": ("user_id,item_id\n1,2\n,3\n", "line 3 (row 2): user_id is missing"),
@@ -146,7 +146,7 @@ HOSTILE_FILES = {
         "line 3 (row 2): rating 'four' is not a finite number",
     ),
     "infinite rating": ("user_id,item_id,rating\n1,2,inf\n", "rating 'inf' is not a finite number"),
-    "nothing positive": ("user_id,item_id,rating\n1,2,3\n", "no rating is > 3 (they run from 3.0 to 3.0)"),
+    "nothing positive": ("user_id,item_id,rating\n1,2,3\n", "no rating is > 3 (ratings range from 3.0 to 3.0)"),
     "rule without rating": ("user_id,item_id\n1,2\n", "has no column 'rating'"),
     "damaged gzip": (gzip.compress(b"user_id,item_id\n1,2\n" * 100)[:-20], "is a damaged gzip file"),
     "timestamp in words": ("user_id,item_id,timestamp\n1,2,soon\n", "timestamp 'soon' is not a finite number"),
@@ -173,11 +173,14 @@ HOSTILE_FRAMES = {
     "huge ids": ({"user_id": pl.Series([2**64 - 1], dtype=pl.UInt64), "item_id": [1]}, "integers beyond 64 bits"),
     "float ids": (
         {"user_id": [1.0, 2.0], "item_id": [1, 2]},
-        "holds Float64 values; ids must be integers, text or UUIDs",
+        "contains Float64 values; ids must be integers, text or UUIDs",
     ),
     "NaN ids": ({"user_id": [1.0, float("nan")], "item_id": [1, 2]}, "line 3 (row 2): user_id is missing"),
-    "null ids": ({"user_id": ["a", None], "item_id": [1, 2]}, "user_id is missing (1 such rows in all)"),
-    "boolean ratings": ({"user_id": [1], "item_id": [1], "rating": [True]}, "holds Boolean values, not numbers"),
+    "null ids": ({"user_id": ["a", None], "item_id": [1, 2]}, "user_id is missing (rows affected: 1)"),
+    "boolean ratings": (
+        {"user_id": [1], "item_id": [1], "rating": [True]},
+        "contains Boolean values; it must contain numbers",
+    ),
 }
 
 
@@ -213,7 +216,7 @@ def test_rules(rule: str, expected: list[int]) -> None:
 
 @pytest.mark.parametrize("rule", ["3", "> three", "=> 3", "> 3; drop", ""])
 def test_rules_that_are_not_understood(rule: str) -> None:
-    with pytest.raises(DataError, match="is not understood"):
+    with pytest.raises(DataError, match="cannot parse the rule"):
         parse_rule(rule)
 
 
@@ -240,7 +243,7 @@ def test_take_keeps_users_and_all_items() -> None:
     assert pairs(dataset.take(np.arange(dataset.n_users) < 2)) == pairs(dataset.take([0, 1]))
     with pytest.raises(DataError, match="users are numbered 0 to"):
         dataset.take([999])
-    with pytest.raises(DataError, match="no users left"):
+    with pytest.raises(DataError, match="no users are left"):
         dataset.take([])
 
 
@@ -252,7 +255,7 @@ def test_split_divides_the_users_by_seed() -> None:
     assert pairs(train) | pairs(test) == pairs(dataset)
     assert dataset.split(0.2, seed=3)[1].digest == test.digest
     assert dataset.split(0.2, seed=4)[1].digest != test.digest
-    with pytest.raises(DataError, match="leaves one part empty"):
+    with pytest.raises(DataError, match="leaves one set empty"):
         dataset.split(0.0)
 
 

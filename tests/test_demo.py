@@ -85,7 +85,7 @@ def test_other_data_are_trained_on_and_the_same_only_once(
     assert process.returncode == 130
     assert "is up to date" in said
     assert "training" not in said
-    assert said.rstrip().endswith("interrupted; nothing was left half done")
+    assert said.rstrip().endswith("interrupted; no partial files were left behind")
     assert "Traceback" not in said
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from slatewise.data.dataset import DataError
-from slatewise.data.download import Patience, download, pip_download
+from slatewise.data.download import Limits, download, pip_download
 
 BODY = bytes(range(256)) * 4_000
-HASTY = Patience(timeout=0.3, retries=3, pause=0.0)
+HASTY = Limits(timeout=0.3, retries=3, pause=0.0)
 Answer = Callable[["Handler"], None]
 
 
@@ -123,11 +123,11 @@ def test_a_server_in_passing_trouble_is_asked_again(server: Server, tmp_path: Pa
 @pytest.mark.parametrize(
     ("answer", "message", "n_requests"),
     [
-        (status(404), "the server answered 404 Not Found$", 1),
-        (status(503), r"the server answered 503 Service Unavailable \(tried 4 times\)", 4),
+        (status(404), "the server responded 404 Not Found$", 1),
+        (status(503), r"the server responded 503 Service Unavailable \(tried 4 times\)", 4),
         (truncated, r"the connection broke off after 1,000 of 1,024,000 bytes \(tried 4 times\)", 4),
         (stalled, r"the server stopped sending \(tried 4 times\)", 4),
-        (mute, "no answer within 0.3 seconds", 1),
+        (mute, "no response within 0.3 seconds", 1),
     ],
 )
 def test_a_failed_download_says_why_and_leaves_nothing(
@@ -168,7 +168,7 @@ def test_a_failed_download_keeps_the_file_that_was_there(server: Server, tmp_pat
 def test_too_large_a_body_is_refused(server: Server, tmp_path: Path, answer: Answer) -> None:
     server.script = (answer,)
     with pytest.raises(DataError, match="sends more than 1,000 bytes"):
-        download(server.url, tmp_path / "data.zip", silent, Patience(cap=1000))
+        download(server.url, tmp_path / "data.zip", silent, Limits(cap=1000))
     assert not list(tmp_path.iterdir())
 
 
@@ -250,7 +250,7 @@ def test_pip_brings_one_wheel_without_building_anything(monkeypatch: pytest.Monk
     ("stderr", "message"),
     [
         ("WARNING: a\nERROR: no thing\n\n", "pip download thing==1 failed: ERROR: no thing$"),
-        ("", "failed: it said nothing"),
+        ("", "failed: there was no output"),
         ("/usr/bin/python: No module named pip\n", "pip is not installed for .* -m ensurepip"),
     ],
 )

@@ -24,7 +24,7 @@ from slatewise.lab.experiment import (
     shipped,
 )
 from slatewise.lab.tuning import GRIDS, candidates, evaluate, tune
-from slatewise.lab.workers import Processes
+from slatewise.lab.workers import ProcessPool
 from slatewise.policies import POLICIES
 from tests.conftest import ROOT
 
@@ -57,7 +57,7 @@ MISTAKES = {
     'title = "x"\n[[arms]]\npolicy = "mmr"\noptions = { alpha = 1 }': "mmr has no option alpha",
     'title = "x"\n[[arms]]\npolicy = "magic"': "there is no policy 'magic'",
     'title = "x"\n[embedding]\nsize = 3\n[[arms]]\npolicy = "mmr"': "unknown key size for BprSettings",
-    'title = "x"': "compares nothing",
+    'title = "x"': "has nothing to compare",
 }
 
 
@@ -119,13 +119,13 @@ def test_how_users_are_divided_into_tasks_changes_nothing(chunk: int, monkeypatc
 
 
 def test_a_task_that_always_ends_its_process_is_given_up() -> None:
-    with Processes(1, lambda: None) as crew, pytest.raises(ChildProcessError, match="died 3 times in a row"):
-        crew.map([(os._exit, 1)])
+    with ProcessPool(1, lambda: None) as pool, pytest.raises(ChildProcessError, match="died 3 times in a row"):
+        pool.map([(os._exit, 1)])
 
 
 def test_what_a_task_raises_is_raised_here() -> None:
-    with Processes(1, lambda: None) as crew, pytest.raises(ZeroDivisionError):
-        crew.map([(divmod, 1, 0)])
+    with ProcessPool(1, lambda: None) as pool, pytest.raises(ZeroDivisionError):
+        pool.map([(divmod, 1, 0)])
 
 
 def test_records_are_kept_and_found_again_only_for_the_same_experiment_and_data(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_records_are_kept_and_found_again_only_for_the_same_experiment_and_data(
     save_results(results, tmp_path, one_split, DATASET)
     assert_same(load_results(tmp_path, one_split, DATASET), results)
     for experiment, dataset in ((replace(one_split, seed=1), DATASET), (one_split, DATASET.take(range(50)))):
-        with pytest.raises(DataError, match="make them with `slatewise run`"):
+        with pytest.raises(DataError, match="create them with `slatewise run`"):
             load_results(tmp_path, experiment, dataset)
 
 
@@ -161,8 +161,8 @@ def test_tuning_never_sees_a_test_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_policy_has_a_grid_of_its_own_options() -> None:
-    assert set(GRIDS) == set(POLICIES)
-    for policy in POLICIES:
+    assert set(GRIDS) == set(POLICIES.built_in)
+    for policy in GRIDS:
         for options in candidates(policy):
             Arm(policy, options=options)
 

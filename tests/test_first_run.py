@@ -49,8 +49,8 @@ def assert_one_sentence(said: str, sentence: str) -> None:
 LACKING: dict[str, tuple[str, list[str], str]] = {
     "command line": ("typer", ["--version"], "error: the command line needs typer: pip install 'slatewise[train]'"),
     "trainer": ("cornac", ["demo", "--out", "{out}"], "pip install 'slatewise["),
-    "service": ("uvicorn", ["serve", "--catalog", "{out}"], "uvicorn is not installed here: pip install 'slatewise["),
-    "tables": ("polars", ["data", "describe", "synthetic"], "polars is not installed here: pip install 'slatewise["),
+    "service": ("uvicorn", ["serve", "--catalog", "{out}"], "uvicorn is not installed: pip install 'slatewise["),
+    "tables": ("polars", ["data", "describe", "synthetic"], "polars is not installed: pip install 'slatewise["),
 }
 
 
@@ -81,7 +81,7 @@ def test_a_machine_that_only_serves_needs_nothing_of_the_trainer(tmp_path: Path)
     _, said = process.communicate(timeout=60)
     assert "serving 3 items at http://127.0.0.1:" in serving, said
     absent = python(WITHOUT.format(module="polars", arguments=["catalog", "show", str(tmp_path)]) + MAIN)
-    assert_one_sentence(absent.stderr, "holds no catalogue")
+    assert_one_sentence(absent.stderr, "contains no catalog")
 
 
 def test_an_old_python_is_told_so() -> None:
@@ -187,7 +187,7 @@ def test_an_interrupted_download_leaves_nothing_behind(stalled: str, private_cac
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert said.rstrip().endswith("interrupted; nothing was left half done")
+    assert said.rstrip().endswith("interrupted; no partial files were left behind")
     assert "Traceback" not in said
     assert not [path for path in private_cache.rglob("*") if path.is_file()]
 

@@ -95,8 +95,8 @@ def test_titles_may_be_utf_8_or_latin_1(encoding: str) -> None:
         (b"x", ", line {}: "),
         (b"", ", line {}: "),
         (b"1.5", ", line {}: "),
-        (b"300", " is empty or holds numbers out of range"),
-        (b"127", " is empty or holds numbers out of range"),
+        (b"300", " is empty or contains numbers out of range"),
+        (b"127", " is empty or contains numbers out of range"),
     ],
 )
 def test_a_malformed_rating_is_named_with_file_and_line(name: str, damage: bytes, message: str) -> None:

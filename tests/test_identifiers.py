@@ -37,5 +37,5 @@ def test_find_is_membership(ids: set[str], wanted: str) -> None:
 
 
 def test_mixed_identifiers_are_refused() -> None:
-    with pytest.raises(TypeError, match="found int, str"):
+    with pytest.raises(TypeError, match="but these are int, str"):
         Identifiers.of([1, "a"])

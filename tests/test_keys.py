@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from slatewise.cli import app
-from slatewise.service.keys import Key, KeyFileError, KeyRing, changing, new_key, read_keys, write_keys
+from slatewise.service.keys import Key, KeyFileError, KeyRing, edit_keys, new_key, read_keys, write_keys
 from tests.serving import key_file, local
 
 
@@ -141,7 +141,7 @@ def test_a_change_that_fails_changes_nothing(tmp_path: Path) -> None:
     before = path.read_bytes()
 
     def change() -> None:
-        with changing(path) as known:
+        with edit_keys(path) as known:
             known.clear()
             raise KeyFileError("no")
 

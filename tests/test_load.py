@@ -2,46 +2,53 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from slatewise.bench.load import closed_loop, measuring, open_loop, soak
-from slatewise.bench.load.connection import LOST, Answer, Pool, post
-from slatewise.bench.load.measuring import Plan
-from slatewise.bench.load.open_loop import Record, Stream
-from slatewise.bench.load.served import HOST, save_catalog
-from slatewise.bench.load.soak import Soak
-from slatewise.bench.load.traffic import Crowd, ignore
+from benchmarks import serving_ablation
+from benchmarks.load import baseline_app, closed_loop, compare, health_probe, load_test, open_loop, soak
+from benchmarks.load.connection import LOST, Pool, Response, get, post
+from benchmarks.load.health_probe import Waits
+from benchmarks.load.load_test import Plan
+from benchmarks.load.open_loop import Record, Stream
+from benchmarks.load.server import HOST, Launch, check_source, save_catalog
+from benchmarks.load.soak import Soak
+from benchmarks.load.visitors import Visitors, ignore
+from slatewise.report import markdown_table
+from tests.conftest import ROOT
 
 SLATE = json.dumps({"slate_id": "s", "items": [{"id": 7}, {"id": 8}, {"id": 9}]}).encode()
 REQUEST = post("here", "/v1/slates", b"{}")
 
 
 class Fake:
-    """A server that answers everything the same, in pieces; it may stall for a time, refuse, or hang up."""
+    """A server that gives every request the same response, in pieces; it may be slow, stall, refuse, or hang up."""
 
-    def __init__(self, piece: int = 1_000_000, status: int = 200, hang_up: bool = False) -> None:
-        self.piece, self.status, self.hang_up = piece, status, hang_up
+    def __init__(self, piece: int = 1_000_000, status: int = 200, hang_up: bool = False, seconds: float = 0.0) -> None:
+        self.piece, self.status, self.hang_up, self.seconds = piece, status, hang_up, seconds
         self.stall: tuple[float, float] = (0.0, 0.0)
         self.visits: list[asyncio.Task[Any] | None] = []
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.visits.append(asyncio.current_task())
         while head := await self.head(reader):
-            length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-            await reader.readexactly(length)
-            await asyncio.sleep(self.still())
+            length = head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]
+            await reader.readexactly(int(length or 0))
+            await asyncio.sleep(self.seconds + self.remaining())
             if self.hang_up:
                 break
-            answer = b"HTTP/1.1 %d OK\r\nContent-Length: %d\r\n\r\n" % (self.status, len(SLATE)) + SLATE
-            for start in range(0, len(answer), self.piece):
-                writer.write(answer[start : start + self.piece])
+            response = b"HTTP/1.1 %d OK\r\nContent-Length: %d\r\n\r\n" % (self.status, len(SLATE)) + SLATE
+            for start in range(0, len(response), self.piece):
+                writer.write(response[start : start + self.piece])
                 await writer.drain()
         writer.close()
         await writer.wait_closed()
@@ -52,7 +59,7 @@ class Fake:
         except (asyncio.IncompleteReadError, ConnectionError):
             return b""
 
-    def still(self) -> float:
+    def remaining(self) -> float:
         """Seconds until the stall is over, if there is one now."""
         begin, end = self.stall
         now = asyncio.get_running_loop().time()
@@ -72,11 +79,11 @@ async def pool_of(fake: Fake, connections: int) -> AsyncIterator[Pool]:
         await asyncio.gather(*(visit for visit in fake.visits if visit is not None))
 
 
-def run_open(fake: Fake, rate: float = 200.0, seconds: float = 1.0, stall: float = 0.0) -> Record:
+def run_open(fake: Fake, rate: float = 200.0, seconds: float = 1.0, stall: float = 0.0, connections: int = 4) -> Record:
     """Send requests at a constant rate to a server that stalls for a part of the time."""
 
     async def run() -> Record:
-        async with pool_of(fake, 4) as pool:
+        async with pool_of(fake, connections) as pool:
             now = asyncio.get_running_loop().time()
             fake.stall = (now + 0.3, now + 0.3 + stall)
             return (await open_loop.run(pool, [Stream("all", rate, lambda: REQUEST, ignore)], seconds))[0]
@@ -85,9 +92,9 @@ def run_open(fake: Fake, rate: float = 200.0, seconds: float = 1.0, stall: float
 
 
 def test_a_stall_is_seen_by_everyone_who_was_due_in_it() -> None:
-    """Half of the time nothing is answered: a quarter of the requests and more must have waited long.
+    """For half of the time there are no responses: a quarter of the requests and more must have waited long.
 
-    The control: clients that wait for answers see the same stall once each, and so hardly at all.
+    The control: clients that wait for responses see the same stall once each, and so hardly at all.
     """
     stalled = run_open(Fake(), stall=0.5)
     assert sum(latency > 0.1 for latency in stalled.latencies) > 0.25 * len(stalled.latencies)
@@ -100,22 +107,50 @@ def test_a_stall_is_seen_by_everyone_who_was_due_in_it() -> None:
             begin = loop.time()
             fake.stall = (begin + 0.2, begin + 0.7)
             while loop.time() < begin + 1.0:
-                asked = loop.time()
-                await pool.answer_to(REQUEST)
-                latencies.append(loop.time() - asked)
+                sent = loop.time()
+                await pool.fetch(REQUEST)
+                latencies.append(loop.time() - sent)
         return latencies
 
     hidden = asyncio.run(closed())
     assert sum(latency > 0.1 for latency in hidden) < 0.25 * len(hidden)
 
 
-@pytest.mark.parametrize("piece", [1, 7, 50])
-def test_answers_in_pieces_are_put_together(piece: int) -> None:
-    async def run() -> list[Answer]:
-        async with pool_of(Fake(piece), 1) as pool:
-            return [await pool.answer_to(REQUEST) for _ in range(3)]
+def run_probe(fake: Fake, stall: float = 0.0) -> Waits:
+    """Watch the health of a server that stalls for a part of the time."""
 
-    assert asyncio.run(run()) == [Answer(200, SLATE)] * 3
+    async def run() -> Waits:
+        async with pool_of(fake, 1) as pool:
+            now = asyncio.get_running_loop().time()
+            fake.stall = (now + 0.3, now + 0.3 + stall)
+            return await health_probe.watch(pool, "here", 1.0)
+
+    return asyncio.run(run())
+
+
+def test_the_health_probe_sees_the_length_of_a_stall_and_all_who_would_have_waited() -> None:
+    """The control is a server that does not stall."""
+    stalled, steady = run_probe(Fake(), stall=0.5), run_probe(Fake())
+    assert max(stalled.seconds) > 0.4
+    assert sum(wait > 0.1 for wait in stalled.seconds) > 0.25 * len(stalled.seconds)
+    assert len(stalled.seconds) == len(steady.seconds) == 200
+    assert stalled.summary()["p50_ms"] > steady.summary()["p50_ms"]
+    assert run_probe(Fake(status=503)).failed > 0
+
+
+def test_a_slow_server_does_not_pile_up_the_requests_of_the_health_probe() -> None:
+    """The control: one connection at the same constant rate waits ever longer."""
+    probed, queued = run_probe(Fake(seconds=0.02)), run_open(Fake(seconds=0.02), connections=1)
+    assert max(probed.seconds) < max(queued.latencies)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 50])
+def test_responses_in_pieces_are_put_together(piece: int) -> None:
+    async def run() -> list[Response]:
+        async with pool_of(Fake(piece), 1) as pool:
+            return [await pool.fetch(request) for request in (REQUEST, get("here", "/health/live"), REQUEST)]
+
+    assert asyncio.run(run()) == [Response(200, SLATE)] * 3
 
 
 def test_refusals_and_lost_connections_are_failures() -> None:
@@ -125,56 +160,98 @@ def test_refusals_and_lost_connections_are_failures() -> None:
     assert run_open(Fake(hang_up=True), seconds=0.2).failures == {LOST: 40}
 
 
-def test_a_crowd_clicks_the_slates_it_got_and_closes_each_once() -> None:
-    crowd = Crowd("here", "crowd", people=2, visits=1, events=2)
-    assert crowd.answer() is None
-    users = [json.loads(crowd.ask().split(b"\r\n\r\n")[1])["user"] for _ in range(4)]
-    assert users == ["crowd-0-0", "crowd-1-0", "crowd-0-1", "crowd-1-1"]
-    crowd.took(Answer(201, SLATE))
-    crowd.took(Answer(503, b""))
-    events = [json.loads((crowd.answer() or b"").split(b"\r\n\r\n")[1]) for _ in range(2)]
+def test_a_generator_that_is_late_says_so() -> None:
+    """A request that takes long to make holds up the ones after it, and that is not the server's fault."""
+
+    def slow_request() -> bytes:
+        time.sleep(0.05)
+        return REQUEST
+
+    async def run() -> Record:
+        async with pool_of(Fake(), 4) as pool:
+            return (await open_loop.run(pool, [Stream("all", 200.0, slow_request, ignore)], 0.05))[0]
+
+    assert asyncio.run(run()).summary()["sent_late_ms"] > 100.0
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 1.0), (0.5, 2.0), (0.51, 3.0), (0.99, 4.0), (1.0, 4.0)])
+def test_a_percentile_is_a_value_that_was_measured(share: float, expected: float) -> None:
+    assert open_loop.percentile([1.0, 2.0, 3.0, 4.0], share) == expected
+
+
+def test_visitors_click_the_slates_they_got_and_close_each_once() -> None:
+    visitors = Visitors("here", "visitor", number=2, visits=1, events=2)
+    assert visitors.next_feedback() is None
+    users = [json.loads(visitors.next_slate().split(b"\r\n\r\n")[1])["user"] for _ in range(4)]
+    assert users == ["visitor-0-0", "visitor-1-0", "visitor-0-1", "visitor-1-1"]
+    visitors.receive(Response(201, SLATE))
+    visitors.receive(Response(503, b""))
+    events = [json.loads((visitors.next_feedback() or b"").split(b"\r\n\r\n")[1]) for _ in range(2)]
     assert [(event["clicked"], event["final"]) for event in events] == [([7], False), ([8], True)]
     assert len({event["event_id"] for event in events}) == 2
-    assert crowd.answer() is None
+    assert visitors.next_feedback() is None
 
 
-def test_slates_give_as_many_answers_as_are_sent() -> None:
-    crowd = Crowd("here", "crowd", events=5 / 3)
-    slate = {"slate_id": "s", "items": [{"id": 7}, {"id": 8}, {"id": 9}]}
+def test_slates_get_as_many_feedbacks_as_are_sent() -> None:
+    visitors = Visitors("here", "visitor", events=5 / 3)
     counts = []
     for _ in range(300):
-        before = len(crowd.pending)
-        crowd.took(Answer(201, json.dumps(slate).encode()))
-        counts.append(len(crowd.pending) - before)
+        before = len(visitors.pending)
+        visitors.receive(Response(201, SLATE))
+        counts.append(len(visitors.pending) - before)
     assert set(counts) == {1, 2}
     assert sum(counts) == pytest.approx(500, abs=1)
-    assert sum(final for _, _, final in crowd.pending) == 300
+    assert sum(final for _, _, final in visitors.pending) == 300
 
 
 def test_preparing_fails_loudly() -> None:
     async def run() -> None:
         async with pool_of(Fake(status=500), 2) as pool:
-            await closed_loop.prepare(pool, Crowd("here", "crowd"), 5, clients=2)
+            await closed_loop.prepare(pool, Visitors("here", "visitor"), 5, clients=2)
 
     with pytest.raises(ChildProcessError, match="slates were refused"):
         asyncio.run(run())
 
 
+@pytest.mark.parametrize(("status", "is_ok"), [(200, True), (503, False)])
+def test_failures_are_no_throughput(status: int, is_ok: bool) -> None:
+    async def run() -> closed_loop.Throughput:
+        async with pool_of(Fake(status=status), 2) as pool:
+            return await closed_loop.throughput(pool, Visitors("here", "visitor", events=1), 2, 0.1)
+
+    measured = asyncio.run(run())
+    assert (measured.requests_per_second > 0.0, measured.failed == 0) == (is_ok, is_ok)
+    if not is_ok:
+        with pytest.raises(ChildProcessError, match="requests failed"):
+            load_test.checked(measured)
+
+
+def test_the_baseline_app_validates_bodies_of_visitors_and_nothing_else() -> None:
+    visitors = Visitors("here", "visitor", events=1)
+    visitors.receive(Response(201, SLATE))
+
+    async def send(path: str, body: bytes) -> int:
+        transport = httpx.ASGITransport(baseline_app.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            return (await client.post(path, content=body)).status_code
+
+    for request in (visitors.next_slate(), visitors.next_feedback() or b""):
+        head, _, body = request.partition(b"\r\n\r\n")
+        assert asyncio.run(send(head.split()[1].decode(), body)) in (200, 201)
+    with pytest.raises(ValueError, match="user"):
+        asyncio.run(send("/v1/slates", b"{}"))
+
+
 def run_of(p99: float, failed: int = 0) -> dict[str, dict[str, float]]:
-    return {name: {"rate": 1.0, "p99_ms": p99, "failed": failed} for name in measuring.BOUNDS}
+    figures = {"rate": 1.0, "p99_ms": p99, "max_ms": p99, "failed": failed}
+    return dict.fromkeys((*load_test.BOUNDS, load_test.HEALTH), figures)
 
 
-@pytest.mark.parametrize(("p99", "failed", "share", "expected"), [(9, 0, 0.5, 5), (99, 0, 0.5, 1), (9, 1, 0.3, 0)])
-def test_verdicts_follow_the_bounds(p99: float, failed: int, share: float, expected: int) -> None:
+@pytest.mark.parametrize(("p99", "failed", "expected"), [(9, 0, 4), (40, 0, 2), (99, 0, 0), (9, 1, 0)])
+def test_verdicts_follow_the_bounds(p99: float, failed: int, expected: int) -> None:
     runs = [run_of(p99, failed)]
-    rows = measuring.verdicts(
-        Plan(),
-        {
-            "alone": runs,
-            "mixed": runs,
-            "most": [{"share": share, "ours_32": 9, "bare_32": 9, "ours_1": 9, "bare_1": 9}],
-        },
-    )
+    rates = {"share": 0.5, "ours_32": 9, "baseline_32": 9, "ours_1": 9, "baseline_1": 9}
+    rows = load_test.verdicts(Plan(), {"separate": runs, "mixed": runs, "throughput": [rates]})
     assert sum(row.is_met for row in rows if row.bound) == expected
 
 
@@ -191,7 +268,7 @@ STEADY = {"resident_mb": [100.0, 101.0] * 20, "wal_mb": [16.0] * 40, "p99_ms": [
         ({"failed": 1}, 1),
     ],
 )
-def test_a_soak_that_leaks_or_drifts_is_told(change: dict[str, Any], expected: int) -> None:
+def test_a_soak_that_leaks_or_drifts_is_reported(change: dict[str, Any], expected: int) -> None:
     rows = soak.verdicts(Soak(40.0, **{**STEADY, **change}))
     assert sum(not row.is_met for row in rows) == expected
 
@@ -201,27 +278,92 @@ def test_windows_follow_when_requests_were_due() -> None:
     assert soak.windows([record], 12.0) == pytest.approx([2.0, 500.0])
 
 
-def run_load(*words: str) -> Callable[[], subprocess.CompletedProcess[str]]:
+def test_a_directory_without_the_package_is_no_source(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not hold the package slatewise"):
+        check_source(tmp_path)
+    assert check_source(ROOT / "src") == ROOT / "src"
+
+
+def test_servers_take_turns_and_no_one_always_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[str] = []
+
+    async def measure(_plan: Plan, launch: Launch, directory: Path) -> dict[str, float]:
+        assert list(directory.iterdir()) == []
+        served.append(launch.policy)
+        return {"requests_per_second": 1.0}
+
+    monkeypatch.setattr(compare, "measure", measure)
+    launches = {name: Launch(tmp_path, name) for name in ("a", "b", "c")}
+    runs = compare.compare(Plan(runs=2), launches, tmp_path, lambda _: None)
+    assert served == ["a", "b", "c", "c", "b", "a"]
+    assert {name: len(measured) for name, measured in runs.items()} == {"a": 2, "b": 2, "c": 2}
+
+
+def test_a_comparison_gives_ratios_of_medians_to_the_first() -> None:
+    first = [dict.fromkeys(compare.FIGURES, value) for value in (10.0, 20.0, 90.0)]
+    second = [dict.fromkeys(compare.FIGURES, value) for value in (9.0, 18.0, 1.0)]
+    lines = markdown_table(compare.comparison_table(Plan(), {"old": first, "new": second})).splitlines()
+    assert "| requests/s, 32 clients | 20 (10, 20, 90) | 9 (9, 18, 1) | 0.45 |" in lines
+
+
+SOURCE = {
+    "service/app.py": "Limits(Directly(create_api(service)), settings)\n        store.work_in(asyncio)",
+    "frozen.py": "unchanged",
+}
+
+
+def test_an_ablation_changes_one_thing_and_fails_if_there_is_nothing_to_change(tmp_path: Path) -> None:
+    for name, text in SOURCE.items():
+        (tmp_path / "src" / "slatewise" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "src" / "slatewise" / name).write_text(text)
+    edit = serving_ablation.Edit("service/app.py", "store.work_in(asyncio)", "pass")
+    variant = serving_ablation.write_variant(tmp_path, tmp_path / "variant", (edit,))
+    assert (variant / "slatewise" / "service" / "app.py").read_text().endswith("        pass")
+    assert (variant / "slatewise" / "frozen.py").read_text() == "unchanged"
+    with pytest.raises(ValueError, match=r"service/app\.py does not contain"):
+        serving_ablation.write_variant(
+            tmp_path, tmp_path / "again", (serving_ablation.Edit("service/app.py", "x(", ""),)
+        )
+
+
+def run_load(*arguments: str) -> subprocess.CompletedProcess[str]:
     sizes = ["--items", "200", "--slates", "20", "--feedbacks", "30", "--clients", "2", "--json"]
-    command = [sys.executable, "-m", "slatewise.bench.load", *words, *sizes]
-    return lambda: subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    command = [sys.executable, "-m", "benchmarks.load", *arguments, *sizes]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
 
 
 @pytest.mark.slow
 def test_the_whole_load_test_on_a_small_scale() -> None:
-    done = run_load("--seconds", "1", "--runs", "1")()
-    found = json.loads(done.stdout)
-    for setting, name in (("alone", "slates"), ("alone", "feedbacks"), ("mixed", "slates"), ("mixed", "feedbacks")):
-        assert found[setting][0][name]["failed"] == 0, done.stderr
-        assert found[setting][0][name]["answered"] > 0
-    assert found["most"][0]["share"] > 0
+    done = run_load("--seconds", "1", "--runs", "1")
+    document = json.loads(done.stdout)
+    for setting, name in (("separate", "slates"), ("separate", "feedbacks"), ("mixed", "slates"), ("mixed", "health")):
+        assert document[setting][0][name]["failed"] == 0, done.stderr
+        assert document[setting][0][name]["max_ms"] > 0
+    assert document["throughput"][0]["share"] > 0
+
+
+@pytest.mark.slow
+def test_a_comparison_of_a_source_tree_with_itself() -> None:
+    source = str(ROOT / "src")
+    done = run_load("compare", "--source", source, "--seconds", "1", "--runs", "1")
+    (run,) = json.loads(done.stdout)["compare"][source]
+    assert run.keys() == compare.FIGURES.keys()
+    assert run["failed"] == 0, done.stderr
+    assert run["requests_per_second"] > 0
+
+
+def test_compare_needs_a_source() -> None:
+    done = run_load("compare")
+    assert done.returncode == 2
+    assert "needs --source DIR" in done.stderr
 
 
 @pytest.mark.slow
 def test_a_short_soak(tmp_path: Path) -> None:
     save_catalog(tmp_path / "catalog", 200)
     plan = Plan(slates=20.0, feedbacks=30.0, seconds=3.0)
-    seen = asyncio.run(soak.watch(plan, tmp_path / "catalog", tmp_path, lambda _: None, early=20))
+    seen = asyncio.run(soak.watch(plan, Launch(tmp_path / "catalog"), tmp_path, lambda _: None, early=20))
     assert seen.failed == 0
     assert len(seen.resident_mb) >= 3
     assert min(seen.resident_mb) > 20.0

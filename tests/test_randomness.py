@@ -2,9 +2,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from slatewise.randomness import Streams, user_keys
+from tests import naive
 
 Draws = NDArray[np.float64]
 
@@ -20,6 +23,34 @@ def test_golden_numbers_are_the_same_on_every_machine() -> None:
     """Regenerate: python -c "from slatewise.randomness import *; print(Streams(1, user_keys([7]), 0).uniform(3))"."""
     expected = [[0.06918551541687346, 0.11135855344786882, 0.5689450552791893]]
     np.testing.assert_allclose(Streams(1, user_keys([7]), 0).uniform(3), expected, rtol=1e-15)
+
+
+@given(
+    seed=st.integers(-(2**70), 2**70),
+    step=st.integers(0, 2**64 - 1),
+    n_users=st.integers(0, 4),
+    count=st.integers(0, 9),
+)
+@settings(max_examples=60, deadline=None)
+def test_numbers_are_those_of_whole_number_arithmetic_to_the_bit(
+    seed: int, step: int, n_users: int, count: int
+) -> None:
+    keys = user_keys(range(n_users))
+    expected = [naive.uniform(seed, key, step, count) for key in keys.tolist()]
+    np.testing.assert_array_equal(Streams(seed, keys, step).uniform(count), np.reshape(expected, (n_users, count)))
+    reversed_keys = np.repeat(keys, 2)[::-2]
+    reversed_keys.flags.writeable = False
+    np.testing.assert_array_equal(
+        Streams(seed, reversed_keys, step).uniform(count), np.reshape(expected, (n_users, count))[::-1]
+    )
+
+
+def test_normals_are_box_and_muller_of_the_uniform_numbers_to_the_bit() -> None:
+    """By numpy's own functions: records of earlier versions hang on every bit."""
+    streams = Streams(3, user_keys(range(7)), 2)
+    draws = streams.uniform(40)
+    expected = np.sqrt(-2.0 * np.log1p(-draws[:, :20])) * np.cos(2.0 * np.pi * draws[:, 20:])
+    np.testing.assert_array_equal(streams.normal(20), expected)
 
 
 def chi_square_of_uniform(draws: Draws) -> float:

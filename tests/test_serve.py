@@ -44,17 +44,17 @@ def test_a_port_that_is_taken(server: Server, shop: Path) -> None:
     done = subprocess.run(command, cwd=shop, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"error: port {server.port} on 127.0.0.1 is taken; stop what holds it, or choose another with --port\n"
+        f"error: port {server.port} on 127.0.0.1 is in use; stop what uses it, or choose another with --port\n"
     )
 
 
 REFUSALS: dict[str, tuple[list[str], str]] = {
-    "others without keys": (["--host", "0.0.0.0"], "there is no active API key; make one with `slatewise keys add"),  # noqa: S104
-    "two workers on SQLite": (["--workers", "2"], "one of kind sqlite belongs to one process"),
+    "others without keys": (["--host", "0.0.0.0"], "there is no active API key; create one with `slatewise keys add"),  # noqa: S104
+    "two workers on SQLite": (["--workers", "2"], "a sqlite store belongs to one process"),
     "an unknown policy": (["--policy", "best", "--store", "memory://"], "there is no policy of that name"),
     "a store of no kind": (["--store", "mysql://x"], "store URL of kind 'mysql' is not known"),
     "no such address": (["--host", "192.0.2.1", "--keys", "keys.json"], "port 0 on 192.0.2.1 cannot be opened"),
-    "no catalogue": (["--catalog", "nowhere", "--store", "memory://"], "holds no catalogue"),
+    "no catalog": (["--catalog", "nowhere", "--store", "memory://"], "nowhere"),
 }
 
 

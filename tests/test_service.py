@@ -1,30 +1,34 @@
-"""The HTTP service in this process: what each route answers, and what trouble looks like from outside."""
+"""The HTTP service in this process: what each route returns, and what trouble looks like from outside."""
 
 import asyncio
 import json
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from slatewise.recommender import Recommender
-from slatewise.recommender.views import Receipt, Slate, SlateItem
-from slatewise.service import page_files
-from slatewise.service.live import Latencies, Rate, percentile
+from slatewise.recommender.recommend import Draft, SlateRequest
+from slatewise.recommender.types import Preview, Receipt, Slate, SlateItem
+from slatewise.service import app as app_module
+from slatewise.service import page
+from slatewise.service.metrics import Latencies, Rate, percentile
 from slatewise.service.routes import ROUTES
-from slatewise.service.waiting import result
+from slatewise.service.state import WORKER_THREADS
 from slatewise.store.protocol import StoreDamagedError, StoreFullError, StoreUnavailableError
+from tests.conftest import ROOT
 from tests.serving import Local, key_file, local, new_slate, reload, small_catalog
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Local]:
-    with local(tmp_path) as made:
-        yield made
+    with local(tmp_path) as started:
+        yield started
 
 
 def test_a_slate_has_what_the_contract_says(service: Local) -> None:
@@ -36,14 +40,15 @@ def test_a_slate_has_what_the_contract_says(service: Local) -> None:
 
 
 def test_a_preview_records_nothing(service: Local) -> None:
-    answer = service.client.post("/v1/slates", json={"user": "anna", "preview": True})
-    assert answer.status_code == 200
-    assert answer.json()["slate_id"] is None
+    response = service.client.post("/v1/slates", json={"user": "anna", "preview": True})
+    assert response.status_code == 200
+    assert list(response.json()) == list(Preview.__dataclass_fields__)
+    assert "slate_id" not in response.json()
     assert service.client.get("/v1/users/anna/export").status_code == 404
-    assert new_slate(service)["items"] == answer.json()["items"]
+    assert new_slate(service)["items"] == response.json()["items"]
 
 
-def test_wishes_reach_the_recommender(service: Local) -> None:
+def test_options_reach_the_recommender(service: Local) -> None:
     slate = new_slate(service, candidates=[1, 2, 3, 6], exclude=[2], categories=["Drama"], k=9, policy="popular")
     assert {item["id"] for item in slate["items"]} == {1, 6}
     assert slate["policy"] == "popular"
@@ -64,10 +69,11 @@ def test_feedback_is_counted_once(service: Local) -> None:
 
 def test_feedback_on_what_was_not_shown(service: Local) -> None:
     slate = new_slate(service)
-    stranger = next(item for item in range(60) if item not in {one["id"] for one in slate["items"]})
+    shown = {item["id"] for item in slate["items"]}
+    stranger = next(item for item in range(60) if item not in shown)
     for clicked in ([stranger], [str(slate["items"][0]["id"])]):
-        answer = service.client.post("/v1/feedback", json={"slate_id": slate["slate_id"], "clicked": clicked})
-        assert answer.status_code == 422
+        response = service.client.post("/v1/feedback", json={"slate_id": slate["slate_id"], "clicked": clicked})
+        assert response.status_code == 422
     assert service.client.post("/v1/feedback", json={"slate_id": "forged", "clicked": []}).status_code == 404
     assert service.client.get("/v1/users/anna").json()["slates"] == 0
 
@@ -75,9 +81,9 @@ def test_feedback_on_what_was_not_shown(service: Local) -> None:
 def test_one_bad_event_stops_no_other(service: Local) -> None:
     slate = new_slate(service)
     good = {"slate_id": slate["slate_id"], "clicked": [slate["items"][0]["id"]]}
-    answer = service.client.post("/v1/feedback", json={"events": [{"slate_id": "forged", "clicked": []}, good, good]})
-    assert answer.status_code == 200
-    bad, first, second = answer.json()["results"]
+    response = service.client.post("/v1/feedback", json={"events": [{"slate_id": "forged", "clicked": []}, good, good]})
+    assert response.status_code == 200
+    bad, first, second = response.json()["results"]
     assert (bad["error"]["status"], bad["error"]["type"]) == (404, "urn:slatewise:problem:unknown-slate")
     assert (first["duplicate"], second["duplicate"]) == (False, True)
     too_many = service.client.post("/v1/feedback", json={"events": [good] * 101})
@@ -109,32 +115,29 @@ def test_paths_that_name_no_user(service: Local, path: str) -> None:
     assert service.client.get(f"/v1/users/{path}").status_code in (400, 404, 422)
 
 
-def test_items_are_found(service: Local) -> None:
-    def found(**query: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = service.client.get("/v1/items", params=query).json()
-        return answer
+def test_items_are_listed_and_searched(service: Local) -> None:
+    def listed(**query: Any) -> dict[str, Any]:
+        items: dict[str, Any] = service.client.get("/v1/items", params=query).json()
+        return items
 
-    assert found()["total"] == 60
-    assert len(found()["items"]) == 50
-    assert found(query="FILM 7")["items"] == [{"id": 7, "title": "Film 7", "categories": ["Drama", "Horror"]}]
-    assert {item["title"] for item in found(query="film 1", limit=200)["items"]} == {
+    assert listed()["total"] == 60
+    assert len(listed()["items"]) == 50
+    assert listed(query="FILM 7")["items"] == [{"id": 7, "title": "Film 7", "categories": ["Drama", "Horror"]}]
+    assert {item["title"] for item in listed(query="film 1", limit=200)["items"]} == {
         f"Film {number}" for number in range(60) if str(number).startswith("1")
     }
-    drama = found(category="Drama", limit=200)
-    assert (
-        drama["total"]
-        == len(drama["items"])
-        == sum("Drama" in item["categories"] for item in found(limit=200)["items"])
-    )
-    pages = [found(limit=7, offset=at)["items"] for at in range(0, 60, 7)]
-    assert [item for page in pages for item in page] == found(limit=200)["items"]
-    assert found(query="no such film") == found(category="no such") == {"total": 0, "items": []}
+    drama = listed(category="Drama", limit=200)
+    n_drama = sum("Drama" in item["categories"] for item in listed(limit=200)["items"])
+    assert drama["total"] == len(drama["items"]) == n_drama
+    pages = [listed(limit=7, offset=offset)["items"] for offset in range(0, 60, 7)]
+    assert [item for page in pages for item in page] == listed(limit=200)["items"]
+    assert listed(query="no such film") == listed(category="no such") == {"total": 0, "items": []}
     assert service.client.get("/v1/items", params={"limit": 201}).status_code == 422
     assert service.client.get("/v1/items", params={"unknown": 1}).status_code == 422
 
 
-def test_policies_and_catalogue(service: Local) -> None:
-    policies = {one["name"]: one for one in service.client.get("/v1/policies").json()}
+def test_policies_and_catalog(service: Local) -> None:
+    policies = {policy["name"]: policy for policy in service.client.get("/v1/policies").json()}
     assert policies["dc2b-calibrated"]["share"] == 1.0
     assert policies["dc2b-calibrated"]["has_diversity_knob"] is True
     assert policies["popular"] | {"summary": ""} == {
@@ -146,24 +149,34 @@ def test_policies_and_catalogue(service: Local) -> None:
     )  # fmt: skip
 
 
-def test_a_new_catalogue_is_served_and_old_slates_still_take_feedback(service: Local, tmp_path: Path) -> None:
+def test_a_policy_with_options_is_described_by_its_name(tmp_path: Path) -> None:
+    policies = {"popular": 0.5, "bold": {"policy": "dc2b-calibrated", "share": 0.5, "options": {"diversity": 0.9}}}
+    with local(tmp_path, policies=policies) as service:
+        recommender = Recommender(small_catalog(), service.state.settings.policy_shares())
+    with local(tmp_path, recommender, policies=policies) as service:
+        described = {policy["name"]: policy for policy in service.client.get("/v1/policies").json()}
+        assert described["bold"] == {**described["dc2b-calibrated"], "name": "bold", "share": 0.5}
+        assert new_slate(service, policy="bold")["policy"] == "bold"
+
+
+def test_a_new_catalog_is_served_and_old_slates_still_take_feedback(service: Local, tmp_path: Path) -> None:
     slate = new_slate(service)
     sha256 = small_catalog(80, seed=1).save(tmp_path / "catalog")
-    answer = reload(service)
-    assert (answer.status_code, answer.json()["items"], answer.json()["sha256"]) == (200, 80, sha256)
+    response = reload(service)
+    assert (response.status_code, response.json()["items"], response.json()["sha256"]) == (200, 80, sha256)
     event = {"slate_id": slate["slate_id"], "clicked": [slate["items"][0]["id"]]}
     assert service.client.post("/v1/feedback", json=event).status_code == 200
     assert service.client.get("/v1/items").json()["total"] == 80
 
 
-def test_a_damaged_catalogue_is_refused_and_the_old_one_goes_on(service: Local, tmp_path: Path) -> None:
+def test_a_damaged_catalog_is_refused_and_the_old_one_keeps_serving(service: Local, tmp_path: Path) -> None:
     [arrays] = (tmp_path / "catalog").glob("*.safetensors")
     content = bytearray(arrays.read_bytes())
     content[-1] ^= 1
     arrays.write_bytes(content)
-    answer = reload(service)
-    assert (answer.status_code, answer.json()["type"]) == (409, "urn:slatewise:problem:damaged-catalogue")
-    assert str(tmp_path) not in answer.text
+    response = reload(service)
+    assert (response.status_code, response.json()["type"]) == (409, "urn:slatewise:problem:damaged-catalog")
+    assert str(tmp_path) not in response.text
     assert new_slate(service)["items"]
 
 
@@ -172,11 +185,11 @@ def test_operators_see_what_happens(service: Local) -> None:
     service.client.post("/v1/feedback", json={"slate_id": slate["slate_id"], "clicked": [slate["items"][0]["id"]]})
     [result] = service.client.get("/v1/experiments").json()
     assert (result["policy"], result["users"], result["slates"], result["clicks"]) == ("dc2b-calibrated", 1, 1, 1)
-    answer = service.client.get("/v1/live")
-    assert answer.status_code == 200, service.lines
-    live = answer.json()
+    response = service.client.get("/v1/live")
+    assert response.status_code == 200, service.lines
+    live = response.json()
     assert live["slates_per_second"] > 0 < live["feedback_per_second"]
-    assert {one["route"] for one in live["latency"]} >= {"/v1/slates", "/v1/feedback"}
+    assert {entry["route"] for entry in live["latency"]} >= {"/v1/slates", "/v1/feedback"}
     assert live["store"]["kind"] == "memory"
     text = service.client.get("/metrics").text
     for line in (
@@ -193,18 +206,17 @@ def test_operators_see_what_happens(service: Local) -> None:
 
 def test_experiments_are_at_most_seconds_old(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    ask = service.recommender.experiments
+    compare = service.recommender.experiments
 
     def counted() -> Any:
         calls.append(1)
-        return ask()
+        return compare()
 
     monkeypatch.setattr(service.recommender, "experiments", counted)
     for _ in range(3):
         service.client.get("/v1/experiments")
     assert len(calls) == 1
-    at, results = service.app.service.counted
-    service.app.service.counted = (at - 5.1, results)
+    monkeypatch.setattr("slatewise.service.state.EXPERIMENTS_MAX_AGE", 0.0)
     service.client.get("/v1/experiments")
     assert len(calls) == 2
 
@@ -214,12 +226,10 @@ class Failing(Recommender):
 
     error: Exception = ValueError()
 
-    def recommend_later(self, *_: Any, **__: Any) -> Future[Slate]:
-        future: Future[Slate] = Future()
-        future.set_exception(self.error)
-        return future
+    def draft(self, *_: Any, **__: Any) -> Draft:
+        raise self.error
 
-    def feedback_later(self, *_: Any, **__: Any) -> Future[Receipt]:
+    def feedback_later(self, *_: Any, **__: Any) -> Any:
         raise self.error
 
 
@@ -233,7 +243,7 @@ TROUBLES = [
 ]
 
 
-@pytest.mark.parametrize(("error", "status", "kind"), TROUBLES, ids=lambda one: str(one)[:20])
+@pytest.mark.parametrize(("error", "status", "kind"), TROUBLES, ids=lambda value: str(value)[:20])
 def test_trouble_inside_stays_inside(tmp_path: Path, error: Exception, status: int, kind: str) -> None:
     recommender = Failing(small_catalog())
     recommender.error = error
@@ -241,12 +251,12 @@ def test_trouble_inside_stays_inside(tmp_path: Path, error: Exception, status: i
         slate = service.client.post("/v1/slates", json={"user": "anna"})
         feedback = service.client.post("/v1/feedback", json={"slate_id": "a", "clicked": []})
         batch = service.client.post("/v1/feedback", json={"events": [{"slate_id": "a", "clicked": []}]})
-    for answer in (slate, feedback):
-        assert answer.status_code == answer.json()["status"] == status
-        assert answer.json()["type"] == f"urn:slatewise:problem:{kind}"
-        assert answer.headers["content-type"] == "application/problem+json"
-        assert answer.json()["request_id"] == answer.headers["x-request-id"]
-        assert ("retry-after" in answer.headers) == (status in (503, 507))
+    for response in (slate, feedback):
+        assert response.status_code == response.json()["status"] == status
+        assert response.json()["type"] == f"urn:slatewise:problem:{kind}"
+        assert response.headers["content-type"] == "application/problem+json"
+        assert response.json()["request_id"] == response.headers["x-request-id"]
+        assert ("retry-after" in response.headers) == (status in (503, 507))
     assert batch.json()["results"][0]["error"]["status"] == status
     assert "secret-word" not in slate.text + feedback.text + batch.text + service.logged.getvalue()
     failures = [line for line in service.lines if line["event"] == "failure"]
@@ -259,55 +269,105 @@ def test_trouble_on_a_route_without_a_body_stays_inside_too(service: Local, monk
         raise KeyError(SECRET)
 
     monkeypatch.setattr(service.recommender, "explain", fails)
-    answer = service.client.get("/v1/users/anna")
-    assert answer.status_code == answer.json()["status"] == 500
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["request_id"] == answer.headers["x-request-id"]
-    assert "secret-word" not in answer.text + service.logged.getvalue()
+    response = service.client.get("/v1/users/anna")
+    assert response.status_code == response.json()["status"] == 500
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["request_id"] == response.headers["x-request-id"]
+    assert "secret-word" not in response.text + service.logged.getvalue()
     assert [line["event"] for line in service.lines] == ["failure", "request"]
 
 
-def test_a_result_comes_from_another_thread() -> None:
-    async def outcome(finish: Callable[[Future[int]], None]) -> int:
-        future: Future[int] = Future()
-        asyncio.get_running_loop().call_later(0.01, threading.Thread(target=finish, args=(future,)).start)
-        return await result(future)
+@pytest.mark.parametrize(("overtaken", "status"), [(2, 201), (3, 503)])
+def test_a_slate_that_another_overtakes_is_drafted_again(
+    service: Local, monkeypatch: pytest.MonkeyPatch, overtaken: int, status: int
+) -> None:
+    """Up to a bound: a user who changes during every attempt cannot be served."""
+    recommender = service.recommender
+    draft, attempts = recommender.draft, iter(range(1, 100))
 
-    assert asyncio.run(outcome(lambda future: future.set_result(3))) == 3
-    with pytest.raises(KeyError):
-        asyncio.run(outcome(lambda future: future.set_exception(KeyError())))
+    def overtaken_draft(request: SlateRequest) -> Draft:
+        outdated = draft(request)
+        if next(attempts) <= overtaken:
+            assert recommender.record(draft(request)).result() is not None
+        return outdated
 
-
-def test_who_stops_waiting_takes_the_work_back() -> None:
-    future: Future[int] = Future()
-
-    async def impatient() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(result(future), 0.01)
-
-    asyncio.run(impatient())
-    assert future.cancelled()
-
-
-def test_a_result_after_the_end_is_nobodys(caplog: pytest.LogCaptureFixture) -> None:
-    future: Future[int] = Future()
-    future.set_running_or_notify_cancel()
-
-    async def impatient() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(result(future), 0.01)
-
-    asyncio.run(impatient())
-    future.set_result(3)
-    assert caplog.records == []
+    monkeypatch.setattr(recommender, "draft", overtaken_draft)
+    monkeypatch.setattr(recommender, "max_attempts", 3)
+    response = service.client.post("/v1/slates", json={"user": "anna"})
+    assert response.status_code == status
+    assert len(recommender.export("anna")["slates"]) == 3
 
 
-def test_a_store_that_does_not_answer_is_not_ready(service: Local) -> None:
+def test_a_store_that_does_not_respond_is_not_ready(service: Local) -> None:
     assert service.client.get("/health/ready").status_code == 200
     service.recommender.close()
     assert service.client.get("/health/ready").status_code == 503
     assert service.client.get("/health/live").status_code == 200
     assert "slatewise_store_up 0.0" in service.client.get("/metrics").text
+
+
+SLOW: dict[str, tuple[str, str, dict[str, Any] | None]] = {
+    "draft": ("POST", "/v1/slates", {"user": "anna"}),
+    "preview_of": ("POST", "/v1/slates", {"user": "anna", "preview": True}),
+    "explain": ("GET", "/v1/users/anna", None),
+    "export": ("GET", "/v1/users/anna/export", None),
+    "forget": ("DELETE", "/v1/users/anna", None),
+    "experiments": ("GET", "/v1/experiments", None),
+    "use_catalog": ("POST", "/v1/catalog/reload", {}),
+}
+
+
+class SlowCalls:
+    """Makes one method of the recommender wait until it is released; notes whether it was, and in which thread."""
+
+    def __init__(self, service: Local, name: str, patience: float) -> None:
+        self.release, self.was_released = threading.Event(), list[bool]()
+        self.threads = list[str]()
+        self.method, self.patience = getattr(service.recommender, name), patience
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.threads.append(threading.current_thread().name)
+        self.was_released.append(self.release.wait(self.patience))
+        return self.method(*arguments)
+
+
+async def visit(client: httpx.AsyncClient, name: str, slow: SlowCalls) -> list[int]:
+    """Make more slow calls than there are worker threads, meanwhile ask whether the service is ready; then release."""
+    method, path, body = SLOW[name]
+    calls = [asyncio.create_task(client.request(method, path, json=body)) for _ in range(WORKER_THREADS + 1)]
+    while not slow.threads:
+        await asyncio.sleep(0.001)
+    ready = await client.get("/health/ready")
+    slow.release.set()
+    return [ready.status_code, *[(await call).status_code for call in calls]]
+
+
+def statuses(service: Local, name: str, slow: SlowCalls, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    new_slate(service)
+    monkeypatch.setattr(service.recommender, name, slow)
+    return service.client.loop.run_until_complete(visit(service.client.client, name, slow))
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_nothing_slow_runs_on_the_event_loop(service: Local, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowCalls(service, name, patience=30.0)
+    ready, *others = statuses(service, name, slow, monkeypatch)
+    assert ready == 200
+    assert {status // 100 for status in others} <= {2, 4}
+    assert all(slow.was_released)
+    assert all(thread.startswith("slatewise-worker") for thread in slow.threads)
+
+
+def test_what_runs_on_the_event_loop_is_noticed(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: without worker threads nobody can release the first slow call."""
+
+    async def run_on_the_loop(function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    monkeypatch.setattr(service.state, "run", run_on_the_loop)
+    slow = SlowCalls(service, "draft", patience=0.05)
+    statuses(service, "draft", slow, monkeypatch)
+    assert not slow.was_released[0]
 
 
 def test_rates_and_percentiles() -> None:
@@ -328,19 +388,19 @@ def test_rates_and_percentiles() -> None:
 
 
 def test_the_page_comes_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = tmp_path / "page"
-    (page / "charts").mkdir(parents=True)
+    directory = tmp_path / "page"
+    (directory / "charts").mkdir(parents=True)
     for name in ("index.html", "live.html", "page.css", "charts/path.js"):
-        (page / name).write_text(name)
+        (directory / name).write_text(name)
     (tmp_path / "secret.txt").write_text("secret")
-    monkeypatch.setattr(page_files.add_page, "__defaults__", (page,))
-    key_file(tmp_path / "keys.json", one=("admin",))
+    monkeypatch.setattr(app_module, "page_routes", lambda: page.page_routes(directory))
+    key_file(tmp_path / "keys.json", admin=("admin",))
     with local(tmp_path) as service:
-        found = {path: service.client.get(path) for path in ("/", "/live", "/page/page.css", "/page/charts/path.js")}
-        assert [answer.text for answer in found.values()] == ["index.html", "live.html", "page.css", "charts/path.js"]
-        kinds = [answer.headers["content-type"].partition(";")[0] for answer in found.values()]
+        files = {path: service.client.get(path) for path in ("/", "/live", "/page/page.css", "/page/charts/path.js")}
+        assert [file.text for file in files.values()] == ["index.html", "live.html", "page.css", "charts/path.js"]
+        kinds = [file.headers["content-type"].partition(";")[0] for file in files.values()]
         assert kinds == ["text/html", "text/html", "text/css", "text/javascript"]
-        tag = found["/"].headers["etag"]
+        tag = files["/"].headers["etag"]
         assert service.client.get("/", headers={"if-none-match": tag}).status_code == 304
         for trick in (
             "../secret.txt",
@@ -358,17 +418,39 @@ def test_the_page_comes_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_the_description_is_complete_and_loads_nothing_from_elsewhere(service: Local) -> None:
     described = service.client.get("/openapi.json").json()
     assert {(method.upper(), path) for path, operations in described["paths"].items() for method in operations} == {
-        (entry.method, entry.path) for entry in ROUTES
+        (endpoint.method, endpoint.path) for endpoint in ROUTES
     }
-    for entry in ROUTES:
-        assert described["paths"][entry.path][entry.method.lower()]["x-scopes"] == list(entry.scopes)
-    body = described["components"]["schemas"]["SlateRequest"]
+    for endpoint in ROUTES:
+        operation = described["paths"][endpoint.path][endpoint.method.lower()]
+        assert operation["x-scopes"] == list(endpoint.scopes)
+        assert operation["summary"]
+        assert set(operation["responses"]) == {*map(str, endpoint.responses), "4XX", "5XX"}
+    body = described["components"]["schemas"]["SlateBody"]
     assert body["additionalProperties"] is False
     assert body["properties"]["k"]["maximum"] == 500
-    page = service.client.get("/docs").text
-    assert all(entry.path in page for entry in ROUTES)
-    assert not re.search(r"(src|href)=.?(https?:)?//", page)
-    assert "<script" not in page
+    parameters = {entry["name"]: entry["schema"] for entry in described["paths"]["/v1/items"]["get"]["parameters"]}
+    assert set(parameters) == {"query", "category", "offset", "limit"}
+    assert parameters["limit"]["maximum"] == 200
+    text = service.client.get("/docs").text
+    assert all(endpoint.path in text for endpoint in ROUTES)
+    assert not re.search(r"(src|href)=.?(https?:)?//", text)
+    assert "<script" not in text
+
+
+def test_every_reference_in_the_description_leads_somewhere(service: Local) -> None:
+    text = service.client.get("/openapi.json").text
+    names = set(re.findall(r'"\$ref": "#/components/schemas/(\w+)"', text))
+    assert {"Slate", "Preview", "ProblemView"} <= names
+    assert names <= set(json.loads(text)["components"]["schemas"])
+
+
+def test_the_description_says_which_routes_need_a_key(tmp_path: Path) -> None:
+    key_file(tmp_path / "keys.json", shop=("serve",))
+    with local(tmp_path) as service:
+        described = service.client.get("/openapi.json").json()
+    assert described["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    assert described["paths"]["/v1/slates"]["post"]["security"] == [{"key": []}]
+    assert described["paths"]["/health/live"]["get"]["security"] == []
 
 
 def test_the_description_can_be_switched_off(tmp_path: Path) -> None:
@@ -377,15 +459,57 @@ def test_the_description_can_be_switched_off(tmp_path: Path) -> None:
 
 
 def test_problems_are_json_even_for_odd_requests(service: Local) -> None:
-    """Unknown paths, methods and versions of HTTP verbs get the same kind of answer."""
-    calls: list[Callable[[], Any]] = [
-        lambda: service.client.get("/v2/slates"),
-        lambda: service.client.request("PATCH", "/v1/slates"),
-        lambda: service.client.request("BREW", "/v1/slates"),
-        lambda: service.client.get("/v1/slates/"),
-    ]
-    for call in calls:
-        answer = call()
-        assert answer.status_code in (404, 405)
-        assert json.loads(answer.content)["request_id"]
-        assert answer.headers["content-type"] == "application/problem+json"
+    """Unknown paths, methods and versions of HTTP verbs get the same kind of response."""
+    for method, path in (
+        ("GET", "/v2/slates"),
+        ("PATCH", "/v1/slates"),
+        ("BREW", "/v1/slates"),
+        ("GET", "/v1/slates/"),
+    ):
+        response = service.client.request(method, path)
+        assert response.status_code in (404, 405)
+        assert json.loads(response.content)["request_id"]
+        assert response.headers["content-type"] == "application/problem+json"
+
+
+MAX_FILES = 9
+"""How many files of the service a slate or a feedback event may pass through, of which http_protocol is one."""
+
+
+def files_called(action: Callable[[], Any]) -> set[str]:
+    """The files of the service in which a function is called during an action, in any thread.
+
+    Modules being imported and the generated code of dataclasses do not count.
+    """
+    source = str(ROOT / "src" / "slatewise" / "service")
+    files: set[str] = set()
+
+    def profile(frame: Any, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(source) and code.co_name != "<module>":
+            files.add(Path(code.co_filename).name)
+
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return files
+
+
+def test_a_request_passes_through_few_files(tmp_path: Path) -> None:
+    """Counted with keys, once everything is warm."""
+    key = key_file(tmp_path / "keys.json", shop=("serve",))["shop"]
+    with local(tmp_path) as service:
+        service.client.client.headers["authorization"] = f"Bearer {key}"
+        slate = new_slate(service)
+        service.client.post("/v1/feedback", json={"slate_id": slate["slate_id"], "clicked": []})
+        slates: list[dict[str, Any]] = []
+        of_slate = files_called(lambda: slates.append(new_slate(service)))
+        event = {"slate_id": slates[0]["slate_id"], "clicked": [slates[0]["items"][0]["id"]]}
+        of_feedback = files_called(lambda: service.client.post("/v1/feedback", json=event).raise_for_status())
+    assert {"slates.py", "http.py", "auth.py", "keys.py"} <= of_slate & of_feedback
+    assert len(of_slate | {"http_protocol.py"}) <= MAX_FILES, of_slate
+    assert len(of_feedback | {"http_protocol.py"}) <= MAX_FILES, of_feedback

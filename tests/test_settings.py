@@ -1,14 +1,15 @@
-"""Settings: flags before environment before file; what cannot be is refused in one sentence without secrets."""
+"""Settings: flags before environment before file; mistakes are named in one sentence without secrets."""
 
-import os
+import json
 from pathlib import Path
 
 import pytest
 
+from slatewise.recommender.types import PolicyShare
 from slatewise.service.keys import new_key, write_keys
-from slatewise.service.server import check
+from slatewise.service.server import check, dump_settings, make_recommender
 from slatewise.service.settings import BadSettingsError, Settings, is_loopback, load_settings
-from slatewise.service.workers import handed_down
+from tests.serving import small_catalog
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104
 
@@ -35,25 +36,58 @@ def test_a_named_file_is_read_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("slatewise.toml").write_text("port = 1\n")
     Path("other.toml").write_text('catalog = "c"\nport = 2\n[policies]\n"dc2b-calibrated" = 0.9\npopular = 0.1\n')
     found = load_settings({}, Path("other.toml"))
-    assert (found.port, found.policies) == (2, {"dc2b-calibrated": 0.9, "popular": 0.1})
+    assert (found.port, shares(found)) == (2, {"dc2b-calibrated": 0.9, "popular": 0.1})
+
+
+def shares(settings: Settings) -> dict[str, float]:
+    return {name: entry.share for name, entry in settings.policies.items()}
 
 
 @pytest.mark.parametrize(
-    ("text", "shares"),
+    ("text", "expected"),
     [("popular", {"popular": 1.0}), ("dc2b=0.25, popular=0.75", {"dc2b": 0.25, "popular": 0.75})],
 )
-def test_shares_as_text(text: str, shares: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert load_settings({"catalog": "c", "policies": text}).policies == shares
+def test_shares_as_text(text: str, expected: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shares(load_settings({"catalog": "c", "policies": text})) == expected
     monkeypatch.setenv("SLATEWISE_POLICIES", text)
     monkeypatch.setenv("SLATEWISE_ALLOWED_HOSTS", "a.example, B.example")
     found = load_settings({"catalog": "c"})
-    assert (found.policies, found.allowed_hosts) == (shares, ("a.example", "b.example"))
+    assert (shares(found), found.allowed_hosts) == (expected, ("a.example", "b.example"))
+
+
+TABLE = """
+catalog = "catalog"
+store = "memory://"
+[policies]
+popular = 0.1
+[policies.dc2b-calibrated]
+share = 0.5
+[policies.bold]
+policy = "dc2b"
+share = 0.4
+options = { temperature = 0 }
+"""
+
+
+def test_a_table_of_policies_with_options() -> None:
+    """Shares alone, a policy named after its entry, and a policy with options under a name of its own."""
+    Path("slatewise.toml").write_text(TABLE)
+    settings = load_settings({})
+    assert settings.policy_shares() == {
+        "popular": PolicyShare("popular", 0.1),
+        "dc2b-calibrated": PolicyShare("dc2b-calibrated", 0.5),
+        "bold": PolicyShare("dc2b", 0.4, {"temperature": 0}),
+    }
+    small_catalog().save("catalog")
+    with make_recommender(settings) as recommender:
+        assert recommender.shares == {"popular": 0.1, "dc2b-calibrated": 0.5, "bold": 0.4}
+        assert recommender.recommend("anna", policy="bold").policy == "bold"
 
 
 SECRET = "hunter2-secret"  # noqa: S105
 MISTAKES = {
-    "unknown key": ('catalog = "c"\nprot = 1', "sets 'prot', which is no setting; settings are: catalog, store"),
-    "unknown table": ('catalog = "c"\n[prot]\nx = 1', "sets 'prot', which is no setting"),
+    "unknown key": ('catalog = "c"\nprot = 1', "sets 'prot', which is not a setting; choose from: catalog, store"),
+    "unknown table": ('catalog = "c"\n[prot]\nx = 1', "sets 'prot', which is not a setting"),
     "not TOML": ("catalog = ", "is not a TOML file"),
     "wrong type": (
         'catalog = "c"\nport = "many"',
@@ -61,7 +95,16 @@ MISTAKES = {
     ),
     "out of range": ('catalog = "c"\nport = 70000', "the setting 'port' cannot be used"),
     "not a list": ('catalog = "c"\nallowed_hosts = 5', "the setting 'allowed_hosts' cannot be used"),
-    "no catalogue": ("port = 1", "no catalogue is named; give --catalog DIR"),
+    "no catalog": ("port = 1", "no catalog is given; use --catalog DIR"),
+    "removed": ('catalog = "c"\nchooser = true', "sets 'chooser', which is no longer needed: slates are now chosen in"),
+    "unknown key of a policy": (
+        'catalog = "c"\n[policies.main]\nshares = 1',
+        "sets 'policies.main.shares', which is not a setting; choose from: policy, share, options",
+    ),
+    "wrong share": (
+        'catalog = "c"\n[policies]\npopular = "many"',
+        "the setting 'policies.popular.share' cannot be used: input should be a valid number",
+    ),
     "secret of a wrong type": (f'catalog = "c"\nstore = ["{SECRET}"]', "the setting 'store' cannot be used"),
 }
 
@@ -87,13 +130,10 @@ def test_secrets_are_not_printed() -> None:
 
 
 def test_workers_get_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    import json
-
-    found = load_settings(
-        {"catalog": "c", "store": f"postgresql://me:{SECRET}@db/x", "policies": "dc2b=0.5,popular=0.5"}
-    )
+    policies = {"popular": 0.5, "bold": {"policy": "dc2b", "share": 0.5, "options": {"temperature": 0}}}
+    found = load_settings({"catalog": "c", "store": f"postgresql://me:{SECRET}@db/x", "policies": policies})
     monkeypatch.setenv("SLATEWISE_PORT", "9")
-    received = Settings(**json.loads(handed_down(found)))
+    received = Settings(**json.loads(dump_settings(found)))
     assert received.store == found.store
     assert received.model_dump(exclude={"log_salt"}) == found.model_dump(exclude={"log_salt"})
     assert received.log_salt is not None
@@ -110,7 +150,7 @@ def test_loopback(host: str, loopback: bool) -> None:
 
 def test_beyond_loopback_only_with_an_active_key() -> None:
     settings = load_settings({"catalog": "c", "host": EVERYWHERE})
-    refusal = r"there is no active API key; make one with `slatewise keys add"
+    refusal = r"there is no active API key; create one with `slatewise keys add"
     with pytest.raises(BadSettingsError, match=refusal):
         check(settings)
     _, key = new_key("old", ["serve"], expires=1.0)
@@ -121,7 +161,7 @@ def test_beyond_loopback_only_with_an_active_key() -> None:
     check(settings)
 
 
-def test_a_file_of_keys_that_is_named_must_exist() -> None:
+def test_a_key_file_that_is_named_must_exist() -> None:
     with pytest.raises(BadSettingsError, match=r"typo\.json does not exist"):
         check(load_settings({"catalog": "c", "keys": "typo.json"}))
     check(load_settings({"catalog": "c"}))
@@ -129,18 +169,6 @@ def test_a_file_of_keys_that_is_named_must_exist() -> None:
 
 @pytest.mark.parametrize("store", ["sqlite:///slates.db", "memory://"])
 def test_several_workers_only_with_postgresql(store: str) -> None:
-    with pytest.raises(BadSettingsError, match="2 workers need a postgresql:// store"):
+    with pytest.raises(BadSettingsError, match="2 workers require a postgresql:// store"):
         check(load_settings({"catalog": "c", "workers": 2, "store": store}))
     check(load_settings({"catalog": "c", "workers": 2, "store": "postgresql://db/x"}))
-
-
-@pytest.mark.parametrize(
-    ("cores", "workers", "chooser", "expected"),
-    [(2, 1, None, True), (1, 1, None, False), (8, 4, None, False), (1, 4, True, True), (8, 1, False, False)],
-)
-def test_a_second_process_chooses_where_one_worker_has_two_cores(
-    cores: int, workers: int, chooser: bool | None, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SLATEWISE_CHOOSER", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    assert Settings(catalog=Path(), workers=workers, chooser=chooser).chooses_beside is expected

@@ -13,7 +13,7 @@ from slatewise.data import sources
 from slatewise.data.dataset import DataError
 from slatewise.data.download import Progress, pip_download
 from slatewise.data.formats import LAYOUTS, Tables, measure, read_layout
-from slatewise.data.sources import SOURCES, Fetched, cache_directory, fetch, is_at_hand, load
+from slatewise.data.sources import SOURCES, Fetched, cache_directory, fetch, load, local_copy
 from tests.conftest import missing
 
 Row = tuple[int, int, int, int]
@@ -166,7 +166,7 @@ def test_an_unpacked_folder_will_do(elsewhere: Elsewhere, data: Path, folder: st
     for name, content in grouplens_members(ROWS).items():
         (data / folder / name).write_bytes(content)
     assert fetch_told()[1] == elsewhere.asked == []
-    assert str(is_at_hand("ml-100k")).startswith(str(data))
+    assert str(local_copy("ml-100k")).startswith(str(data))
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -224,7 +224,7 @@ def test_when_all_fails_every_attempt_and_the_way_out_are_listed(elsewhere: Else
 def test_kaggle_sets_say_which_file_to_put_where() -> None:
     with pytest.raises(DataError, match=r"sign in.*kaggle\.com.*rating\.csv.*as anime\.zip.*SLATEWISE_DATA"):
         fetch("anime", lambda _: None)
-    with pytest.raises(DataError, match=r"no public home.*anime-5k\.zip.*SLATEWISE_DATA"):
+    with pytest.raises(DataError, match=r"not published.*anime-5k\.zip.*SLATEWISE_DATA"):
         fetch("anime-5k", lambda _: None)
 
 
@@ -304,7 +304,8 @@ def test_a_cache_that_cannot_be_written_costs_one_line(
     fetched, told = fetch_told()
     assert fetched.origin == SOURCES["ml-100k"].home
     assert told[1:] == [
-        f"the cache {tmp_path / 'file' / 'cache'} cannot be written (Not a directory); set SLATEWISE_CACHE elsewhere"
+        f"cannot write the cache {tmp_path / 'file' / 'cache'} (Not a directory); "
+        f"set SLATEWISE_CACHE to another directory"
     ]
 
 
@@ -315,22 +316,23 @@ def test_a_full_disk_leaves_no_half_entry(elsewhere: Elsewhere, monkeypatch: pyt
     elsewhere.home = archive_of(ROWS)
     monkeypatch.setattr(os, "fsync", fsync)
     told = fetch_told()[1]
-    assert "cannot be written (No space left on device)" in told[1]
+    assert told[1].startswith("cannot write the cache")
+    assert "(No space left on device)" in told[1]
     assert everything_in_cache() == ["ml-100k"]
 
 
 @pytest.mark.usefixtures("elsewhere")
 def test_at_hand_means_without_the_network(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_at_hand("ml-100k") is None
+    assert local_copy("ml-100k") is None
     (data / "ml-100k.zip").write_bytes(archive_of(ROWS))
-    assert is_at_hand("ml-100k") == str(data / "ml-100k.zip")
+    assert local_copy("ml-100k") == str(data / "ml-100k.zip")
     fetch_told()
     monkeypatch.delenv("SLATEWISE_DATA")
-    assert is_at_hand("ml-100k") == f"{cache_directory() / 'ml-100k'} (cache)"
+    assert local_copy("ml-100k") == f"{cache_directory() / 'ml-100k'} (cache)"
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    for function in (fetch, load, is_at_hand):
+    for function in (fetch, load, local_copy):
         with pytest.raises(DataError, match="no data set 'ml-2m'; choose one of ml-100k, ml-1m, anime, anime-5k"):
             function("ml-2m")
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from slatewise.catalog import Catalog
-from slatewise.catalog.taste import linearised_taste, taste_vectors
+from slatewise.catalog.taste import linearized_taste, taste_vectors
 from slatewise.data.synthetic import WorldSize, make_world
 
 DATASET = make_world(WorldSize(n_users=700, n_items=60, n_categories=6, dim=3), seed=3).dataset
@@ -50,12 +50,12 @@ def test_chance_alone_leaves_almost_nothing_and_taste_leaves_much() -> None:
     assert strength(draws < 0.4 + taste) == pytest.approx(60 * 0.15**2, rel=0.3)
 
 
-def test_linearised_taste_is_the_slope_of_the_logistic_function() -> None:
+def test_linearized_taste_is_the_slope_of_the_logistic_function() -> None:
     """Var(t·θ) must be the variance of σ(o + x·θ) for small spreads."""
     random = np.random.default_rng(1)
     vectors, odds = random.normal(size=(5, 3)), random.normal(size=5)
     covariance = 1e-4 * np.cov(random.normal(size=(3, 50)))
-    taste = linearised_taste(vectors, odds, covariance)
+    taste = linearized_taste(vectors, odds, covariance)
     draws = random.multivariate_normal(np.zeros(3), covariance, size=200_000)
     spread = (1 / (1 + np.exp(-(odds + draws @ vectors.T)))).var(axis=0)
     np.testing.assert_allclose((taste**2).sum(axis=1), spread, rtol=0.02)

@@ -1,4 +1,4 @@
-"""The `slatewise` command: errors in one clear sentence, never a traceback for what a user can mend."""
+"""The `slatewise` command: a mistake the user can fix is reported in one clear sentence, never as a traceback."""
 
 import signal
 import sys
@@ -6,9 +6,13 @@ from types import FrameType
 from typing import NoReturn
 
 from slatewise.catalog.model_files import CatalogError
+from slatewise.data.errors import DataError
+from slatewise.plugins import PluginError
 from slatewise.store.protocol import StoreError
 
 INTERRUPTED = 130
+EXPLAINED = (ArithmeticError, CatalogError, DataError, PluginError, StoreError)
+"""Errors whose message already tells the user what to do."""
 
 
 def main() -> None:
@@ -21,29 +25,20 @@ def main() -> None:
     try:
         app()
     except ModuleNotFoundError as error:
-        missing = f"{error.name} is not installed here: pip install 'slatewise[all]'"
+        missing = f"{error.name} is not installed: pip install 'slatewise[all]'"
         sys.exit(f"error: {missing if error.name else error}")
-    except _mendable() as error:
+    except EXPLAINED as error:
         sys.exit(f"error: {error}")
     except OSError as error:
         sys.exit(f"error: {error.strerror or error}: {error.filename}" if error.filename else f"error: {error}")
     except SystemExit as stop:
         if stop.code == INTERRUPTED:
-            print("interrupted; nothing was left half done", file=sys.stderr)
+            print("interrupted; no partial files were left behind", file=sys.stderr)
         raise
 
 
-def _mendable() -> tuple[type[Exception], ...]:
-    """Errors whose words tell a user the way out; a machine that only serves has no tables to go wrong."""
-    try:
-        from slatewise.data.tables import DataError
-    except ModuleNotFoundError:
-        return CatalogError, StoreError, ArithmeticError
-    return CatalogError, StoreError, ArithmeticError, DataError
-
-
 def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Unwind everything on Ctrl-C, so that temporary files go, and leave with the code shells expect."""
+    """Unwind everything on Ctrl-C, so that temporary files are removed, and exit with the code shells expect."""
     raise SystemExit(INTERRUPTED)
 
 

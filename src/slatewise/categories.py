@@ -1,4 +1,4 @@
-"""Categories as people write them, `"Comedy|Drama"` or lists of names, turned into indicators."""
+"""Categories as users write them, `"Comedy|Drama"` or lists of names, turned into indicators."""
 
 from collections.abc import Iterable
 
@@ -9,20 +9,40 @@ Categories = str | Iterable[str] | None
 
 
 def indicators(categories: Iterable[Categories]) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
-    """Return the sorted category names and the matrix (n_items, n_categories) of who has which."""
-    places: dict[frozenset[str], int] = {}
+    """Return the category names and which item has which category.
+
+    Parameters
+    ----------
+    categories : iterable
+        The categories of each item: a list of names, `"A|B"`, or None.
+
+    Returns
+    -------
+    tuple of str, array (n_items, n_categories) of bool
+        The sorted names, and the indicators.
+
+    Examples
+    --------
+    >>> from slatewise.categories import indicators
+    >>> names, has_category = indicators(["Comedy|Drama", ["Drama"], None])
+    >>> names
+    ('Comedy', 'Drama')
+    >>> has_category.astype(int).tolist()
+    [[1, 1], [0, 1], [0, 0]]
+    """
+    numbers: dict[frozenset[str], int] = {}
     parsed: dict[str | None, int] = {}
     rows = []
-    for one in categories:
-        if one is None or isinstance(one, str):
-            if one not in parsed:
-                parsed[one] = places.setdefault(_names((one or "").split("|")), len(places))
-            rows.append(parsed[one])
+    for value in categories:
+        if value is None or isinstance(value, str):
+            if value not in parsed:
+                parsed[value] = numbers.setdefault(_names((value or "").split("|")), len(numbers))
+            rows.append(parsed[value])
         else:
-            rows.append(places.setdefault(_names(one), len(places)))
-    names = tuple(sorted(frozenset().union(*places)))
-    distinct = np.array([[name in group for name in names] for group in places], dtype=bool)
-    return names, distinct.reshape(len(places), len(names))[rows]
+            rows.append(numbers.setdefault(_names(value), len(numbers)))
+    names = tuple(sorted(frozenset().union(*numbers)))
+    distinct = np.array([[name in group for name in names] for group in numbers], dtype=bool)
+    return names, distinct.reshape(len(numbers), len(names))[rows]
 
 
 def _names(words: Iterable[str]) -> frozenset[str]:

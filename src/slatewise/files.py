@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic writes: a file is complete or it does not exist."""
 
 import os
 import secrets
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_whole(target: Path, chunks: Iterable[bytes], mode: int = 0o666) -> None:
-    """Write under a temporary name beside the target, flush to disk, rename, and flush the directory's entry."""
+    """Write a file atomically: under a temporary name in the same directory, flushed to disk, then renamed."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

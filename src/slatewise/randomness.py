@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from slatewise.compiled import compiled
+
 Keys = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
@@ -29,20 +31,37 @@ class Streams:
 
     def uniform(self, count: int) -> Floats:
         """Return numbers in [0, 1), shaped (n_users, count)."""
-        start = _mix(_mix(_mix(np.uint64(self.seed % 2**64)) ^ self.users) ^ np.uint64(self.step))
-        places = (np.arange(1, count + 1, dtype=np.uint64) * GOLDEN)[None, :]
-        return (_mix(start[:, None] + places) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        draws = np.empty((len(self.users), count))
+        _fill_uniform(np.uint64(self.seed % 2**64), _writable(self.users), np.uint64(self.step), draws)
+        return draws
 
     def normal(self, count: int) -> Floats:
         """Return standard normal numbers, shaped (n_users, count), by the method of Box and Muller."""
         draws = self.uniform(2 * count)
         lengths, angles = np.sqrt(-2.0 * np.log1p(-draws[:, :count])), 2.0 * np.pi * draws[:, count:]
-        return lengths * np.cos(angles)
+        normals: Floats = lengths * np.cos(angles)
+        return normals
 
 
-def _mix(values: Keys | np.uint64) -> Keys:
-    """Scramble 64-bit numbers one to one: the finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
-    mixed = np.atleast_1d(np.asarray(values, dtype=np.uint64)) + GOLDEN
+def _writable(keys: Keys) -> Keys:
+    """Return keys as the kernel is compiled for them: the array itself, or a copy of a view or a read-only array."""
+    return keys if keys.flags.carray else keys.copy()
+
+
+@compiled
+def _fill_uniform(seed: np.uint64, users: Keys, step: np.uint64, draws: Floats) -> None:
+    """Write the stream of every user: the top 53 bits of mixed multiples of GOLDEN, counted from a mixed start."""
+    for user in range(len(users)):
+        position = _mix(_mix(_mix(seed) ^ users[user]) ^ step)
+        for number in range(draws.shape[1]):
+            position += GOLDEN
+            draws[user, number] = np.float64(_mix(position) >> np.uint64(11)) * 2.0**-53
+
+
+@compiled
+def _mix(value: np.uint64) -> np.uint64:
+    """Scramble a 64-bit number one to one: the finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
+    mixed = value + GOLDEN
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))

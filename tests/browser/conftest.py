@@ -35,7 +35,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def has_films() -> bool:
-    return (REAL_DATA / "ml-100k.zip").is_file()
+    return REAL_DATA is not None and (Path(REAL_DATA) / "ml-100k.zip").is_file()
 
 
 @pytest.fixture(scope="package")

@@ -89,19 +89,19 @@ def test_a_like_can_be_taken_back(visit: Visit) -> None:
 
 def test_a_card_says_why_it_is_here(visit: Visit) -> None:
     someone = visit()
-    expect(someone.cards.first.locator(".reason")).to_contain_text("Crowd favourite")
+    expect(someone.cards.first.locator(".reason")).to_contain_text("Popular with everyone")
     item = someone.slate()["items"][0]
     words = f"{round(100 * item['probability'])} % ± {round(100 * item['deviation'])}"
     expect(someone.cards.first.locator(".chance .value")).to_have_text(words)
     expect(someone.cards.first.locator(".addition .value")).to_contain_text(f"Adds {item['categories'][0]}")
     liked = set()
     while not (close := [item for item in someone.slate()["items"] if item["because"] is not None]):
-        someone.like_all(lambda item: item["reason"] == "crowd favourite")
+        someone.like_all(lambda item: item["reason"] == "popular")
         liked |= {item["id"] for item in someone.slate()["items"]}
         someone.more()
     assert {item["because"] for item in close} <= liked
-    expect(someone.page.locator(".reason.close")).to_have_count(len(close))
-    expect(someone.page.locator(".reason.close cite").first).to_be_visible()
+    expect(someone.page.locator(".reason.similar")).to_have_count(len(close))
+    expect(someone.page.locator(".reason.similar cite").first).to_be_visible()
 
 
 @pytest.mark.parametrize("again", ["start-over", "forget"])

@@ -75,7 +75,7 @@ def test_likes_made_offline_are_sent_later(visit: Visit) -> None:
     slate = someone.slate()
     someone.page.context.set_offline(True)
     someone.like(0, 1)
-    expect(someone.page.locator("#banner")).to_contain_text("You are offline. 2 answers kept")
+    expect(someone.page.locator("#banner")).to_contain_text("You are offline. 2 changes kept")
     assert someone.recorded()[slate["slate_id"]] == set()
     someone.page.context.set_offline(False)
     someone.delivered()
@@ -94,7 +94,7 @@ def test_the_server_dies_and_comes_back_and_no_like_is_lost(visit: Visit, tmp_pa
         server.process.kill()
         someone.like(1, 2, 1)
         someone.page.locator("#more").click()
-        expect(someone.page.locator("#banner")).to_contain_text("The service does not answer.")
+        expect(someone.page.locator("#banner")).to_contain_text("The service does not respond.")
     with Server(tmp_path, ["--port", str(server.port)]) as again, someone.another_slate():
         someone.server = again
         someone.page.evaluate("document.querySelector('#banner button')?.click()")

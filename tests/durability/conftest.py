@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slatewise.bench.load.served import free_port
+from benchmarks.load.server import free_port
 from slatewise.catalog import Catalog
 from tests.durability.served import Place
 

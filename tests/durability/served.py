@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from slatewise.catalog import Catalog
 from slatewise.recommender import Recommender
-from slatewise.service.server import listen, serve_alone
+from slatewise.service.server import listen, run_server
 from slatewise.service.settings import load_settings
 from slatewise.store import Store, sqlite_writer, open_store, sqlite
 from slatewise.store.sqlite import SqliteStore
@@ -112,7 +112,7 @@ def serve(place: Place, way: str) -> None:
         patch.object(sqlite, "GroupCommit", HastyCommit).start()
     settings = load_settings({"catalog": place.catalog, "port": place.port, "rate": 0.0})
     store = WAYS[way](open_store(place.store))
-    serve_alone(settings, listen(settings), Recommender(Catalog.load(place.catalog), store=store))
+    run_server(settings, listen(settings), Recommender(Catalog.load(place.catalog), store=store))
 
 
 @dataclass

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slatewise.bench.load.served import free_port
+from benchmarks.load.server import free_port
 from slatewise.catalog import Catalog
 from tests.conftest import missing
 from tests.durability.notes import Notes, complaints

@@ -1,4 +1,4 @@
-"""BPR matrix factorisation on the training users (Rendle et al. 2009), by cornac."""
+"""BPR matrix factorization on the training users (Rendle et al. 2009), by cornac."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def train_bpr(
 
 
 def _cornac_dataset(dataset: "Dataset") -> Any:
-    """All items take part, also those without a training positive: they are negatives like any other."""
+    """Convert to cornac's format; items that nobody liked take part too, as negatives like any other."""
     from cornac.data import Dataset as CornacDataset
 
     users, items = dataset.users.astype(np.int32), dataset.items.astype(np.int32)
@@ -64,7 +64,7 @@ def _reporting_model(settings: BprSettings, on_epoch: Callable[[], None]) -> Any
         raise ModuleNotFoundError("training needs cornac: pip install 'slatewise[train]'") from error
 
     class ReportingBpr(BPR):  # type: ignore[misc]
-        """cornac's BPR, telling after each epoch."""
+        """cornac's BPR with a callback after each epoch."""
 
         def _fit_sgd(self, *arguments: Any) -> Any:
             result = super()._fit_sgd(*arguments)

@@ -1,8 +1,8 @@
 """Arrays on disk without pickle: one safetensors file, and a JSON manifest that holds its sha256.
 
 Both files are written under temporary names and renamed, the manifest last. The manifest names the file of
-arrays by its hash, so whoever reads during a save, or after a crash in the middle of one, sees the old
-model or the new one, never a mixture.
+arrays by its hash, so a reader sees the old model or the new one, never a mixture, even during a save or after a crash
+in the middle of one.
 """
 
 import hashlib
@@ -29,7 +29,18 @@ FILE_NAME = re.compile(r"catalog-[0-9a-f]{16}\.safetensors")
 
 
 class CatalogError(ValueError):
-    """A catalogue that cannot be used; the message says which file, what is wrong, and the way out."""
+    """A catalog that cannot be used; the message says what is wrong with which file or part, and how to fix it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from slatewise import Catalog, CatalogError
+    >>> try:
+    ...     Catalog.from_vectors(["tea", "tea"], np.eye(2))
+    ... except CatalogError as error:
+    ...     print(error)
+    item 'tea' appears twice; ids must be distinct
+    """
 
 
 def write_model(directory: Path, arrays: Arrays, about: dict[str, Any]) -> str:
@@ -54,7 +65,7 @@ def write_model(directory: Path, arrays: Arrays, about: dict[str, Any]) -> str:
 
 
 def read_model(directory: Path) -> tuple[Arrays, dict[str, Any], str]:
-    """Read and check what `write_model` wrote: arrays, description, sha256 of the arrays."""
+    """Read and check what `write_model` wrote; return the arrays, their description and their sha256."""
     manifest = read_manifest(directory)
     expected = manifest["arrays"]
     path = directory / expected["file"]
@@ -66,38 +77,42 @@ def read_model(directory: Path) -> tuple[Arrays, dict[str, Any], str]:
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """Read the manifest alone and check its own hash, format and version."""
+    """Read only the manifest and check its hash, format and version."""
     path = directory / MANIFEST
     if not path.is_file():
-        raise CatalogError(f"{directory} holds no catalogue ({MANIFEST} is missing); make one with `slatewise train`")
+        raise CatalogError(
+            f"{directory} contains no catalog ({MANIFEST} is missing); create one with `slatewise train`"
+        )
     if path.stat().st_size > LARGEST_MANIFEST:
         raise CatalogError(f"{path} is larger than a manifest can be ({LARGEST_MANIFEST:,} bytes)")
     try:
         manifest = json.loads(path.read_bytes())
         claimed = manifest.pop("sha256")
     except (ValueError, RecursionError, AttributeError, KeyError, TypeError) as error:
-        raise CatalogError(f"{path} is not a catalogue manifest; train or copy the catalogue again") from error
+        raise CatalogError(f"{path} is not a catalog manifest; train or copy the catalog again") from error
     if manifest.get("format") != FORMAT or claimed != _digest(manifest):
-        raise CatalogError(f"{path} is damaged: its sha256 does not match; train or copy the catalogue again")
+        raise CatalogError(f"{path} is damaged: its sha256 does not match; train or copy the catalog again")
     if manifest["version"] != VERSION:
         raise CatalogError(
-            f"{path} has version {manifest['version']}, this slatewise reads version {VERSION}; train it again"
+            f"{path} has version {manifest['version']}, but this slatewise reads version {VERSION}; train it again"
         )
     return dict(manifest)
 
 
 def _check_arrays_file(path: Path, expected: dict[str, Any]) -> None:
     if not FILE_NAME.fullmatch(path.name) or path.name != expected["file"]:
-        raise CatalogError(f"the manifest names the file {expected['file']!r}, which is not a catalogue's")
+        raise CatalogError(
+            f"the manifest names the file {expected['file']!r}, which no catalog uses; train or copy it again"
+        )
     if not path.is_file():
-        raise CatalogError(f"{path} is missing; train or copy the catalogue again")
+        raise CatalogError(f"{path} is missing; train or copy the catalog again")
     size = path.stat().st_size
     if size != expected["bytes"] or size > LARGEST_ARRAYS:
         raise CatalogError(f"{path} is damaged: {size:,} bytes instead of {expected['bytes']:,}")
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != expected["sha256"]:
-        raise CatalogError(f"{path} is damaged: its sha256 does not match; train or copy the catalogue again")
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 != expected["sha256"]:
+        raise CatalogError(f"{path} is damaged: its sha256 does not match; train or copy the catalog again")
 
 
 def _digest(manifest: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What the crowd is like: how often each item is liked, and how people's vectors are spread."""
+"""The population of users: how often each item is liked, and how users' vectors are distributed."""
 
 from typing import Any
 
@@ -41,11 +41,11 @@ def mean_and_covariance(user_vectors: Floats) -> tuple[Floats, Floats]:
 def fit_population(
     vectors: Floats, log_odds: Floats, liked: NDArray[np.integer[Any]], user_starts: NDArray[np.integer[Any]]
 ) -> tuple[Floats, Floats]:
-    """Mean and covariance of users' vectors in a space that was brought along, from who liked what.
+    """Mean and covariance of users' vectors for given item vectors, estimated from who liked what.
 
-    One Newton step of logistic regression from the crowd's log-odds o, with ridge 1. With the information
+    One Newton step of logistic regression from the population's log-odds o, with ridge 1. With the information
     H = Σ p(1-p) x xᵀ + I, p = σ(o): the mean is the weighted fit of o by m·x, and each user's deviation is
-    H⁻¹ (Σ over liked items of x - Σ p x). `liked` lists the items of user after user.
+    H⁻¹ (Σ over liked items of x - Σ p x). `liked` lists the items of one user after another.
     """
     shares = 1.0 / (1.0 + np.exp(-log_odds))
     weighted = vectors * (shares * (1.0 - shares))[:, None]

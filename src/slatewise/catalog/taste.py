@@ -1,9 +1,9 @@
-"""Taste vectors: how likes vary together, as far as it stands out of an estimate of chance.
+"""Taste vectors: how likes vary together, beyond what chance alone would show.
 
 Likes are y_i = μ_i + θ·t_i + noise with θ ~ N(0, I), so t_i·t_j is the covariance of liking i and j. The vectors are
 the leading eigenvectors of the covariance of the training users' likes. A sample of n users shows eigenvalues of about
 (√(Σv / n) + √(Σv² / Σv))² by chance alone (the edge of Marchenko and Pastur for variances v that taste does not
-explain); that much is taken off each eigenvalue, and directions below it are dropped.
+explain); that much is subtracted from each eigenvalue, and directions below it are dropped.
 """
 
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ LARGEST_RANK = 50
 OVERSAMPLING = 20
 PASSES = 7
 ROUNDS = 10
-LEAST_SHARE = 1e-9
+SMALLEST_SHARE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class _CentredLikes:
+class _CenteredLikes:
     """The matrix of likes (n_users, n_items) minus its column means, as an operator."""
 
     likes: Any
@@ -46,11 +46,11 @@ def taste_vectors(dataset: "Dataset", largest_rank: int = LARGEST_RANK, seed: in
     shares = _shares_beyond_chance(directions, dataset)
     kept = shares > 0.0
     kept[0] = True
-    return np.asarray(directions[:, kept] * np.sqrt(np.maximum(shares[kept], LEAST_SHARE)))
+    return np.asarray(directions[:, kept] * np.sqrt(np.maximum(shares[kept], SMALLEST_SHARE)))
 
 
-def linearised_taste(vectors: Floats, log_odds: Floats, covariance: Floats) -> Floats:
-    """Return t_i for vectors that were brought along: the slope p(1 − p) of σ times x_i, for θ ~ N(0, covariance).
+def linearized_taste(vectors: Floats, log_odds: Floats, covariance: Floats) -> Floats:
+    """Return t_i for given item vectors: the slope p(1 − p) of σ times x_i, for θ ~ N(0, covariance).
 
     Of more than LARGEST_RANK dimensions, those in which items differ most are kept.
     """
@@ -78,10 +78,10 @@ def _likes(dataset: "Dataset") -> Any:
 
 
 def _leading_directions(dataset: "Dataset", largest_rank: int, seed: int) -> Floats:
-    """Eigenvectors of the covariance of likes, as long as the roots of their eigenvalues; by subspace iteration."""
+    """Eigenvectors of the covariance of likes, scaled by the roots of their eigenvalues; by subspace iteration."""
     likes = _likes(dataset)
     shape = likes.shape
-    matrix = _CentredLikes(likes, np.bincount(dataset.items, minlength=shape[1]) / shape[0])
+    matrix = _CenteredLikes(likes, np.bincount(dataset.items, minlength=shape[1]) / shape[0])
     width = max(1, min(largest_rank + OVERSAMPLING, shape[0] - 1, shape[1]))
     basis = np.random.default_rng(seed).standard_normal((shape[1], width))
     for _ in range(PASSES):
@@ -92,14 +92,14 @@ def _leading_directions(dataset: "Dataset", largest_rank: int, seed: int) -> Flo
 
 
 def _shares_beyond_chance(directions: Floats, dataset: "Dataset") -> Floats:
-    """Which share of each eigenvalue is taste: what taste explains and the edge of chance, each from the other."""
+    """Return the share of each eigenvalue that is taste; what taste explains and the edge of chance are alternated."""
     rates = like_rates(np.bincount(dataset.items, minlength=dataset.n_items), dataset.n_users)
     variances, squares = rates * (1.0 - rates), np.square(directions)
     eigenvalues = np.maximum(squares.sum(axis=0), 1e-300)
     shares = np.zeros(len(eigenvalues))
     for _ in range(ROUNDS):
-        left = np.maximum(variances - squares @ shares, 0.0)
-        edge = _edge_of_chance(left, dataset.n_users)
+        unexplained = np.maximum(variances - squares @ shares, 0.0)
+        edge = _edge_of_chance(unexplained, dataset.n_users)
         shares = np.maximum(eigenvalues - edge, 0.0) / eigenvalues
     return shares
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from slatewise.cli import bench, catalog, data, demo, keys, reproduce, run, serve, store, train, tune
+from slatewise.cli import catalog, data, demo, keys, reproduce, run, serve, store, train, tune
 from slatewise.version import __version__
 
 app = typer.Typer(
@@ -25,7 +25,6 @@ app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
 app.command("serve", epilog=serve.EXAMPLE)(serve.serve)
 app.add_typer(keys.app, name="keys")
 app.add_typer(store.app, name="store")
-app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
 
 
 def _version(wanted: bool) -> None:

@@ -114,10 +114,10 @@ def _serve(out: Path, port: int, browser: bool, check: bool) -> None:
 
 
 def _serve_with_log(settings: "Settings", listener: socket.socket, recommender: "Recommender") -> None:
-    from slatewise.service.server import serve_alone
+    from slatewise.service.server import run_server
 
     with (settings.catalog / LOG).open("a", buffering=1, encoding="utf-8") as log, redirect_stderr(log):
-        serve_alone(settings, listener, recommender)
+        run_server(settings, listener, recommender)
 
 
 def _settings(out: Path, port: int) -> "Settings":

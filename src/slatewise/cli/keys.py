@@ -14,12 +14,12 @@ from rich.text import Text
 
 from slatewise.cli.console import print_json, stdout, tell
 
-app = typer.Typer(help="Make and revoke the API keys of the service.", no_args_is_help=True)
+app = typer.Typer(help="Create and revoke the API keys of the service.", no_args_is_help=True)
 
 DAY = 86_400.0
 File = Annotated[Path, typer.Option("--keys", envvar="SLATEWISE_KEYS", help="File of API keys.")]
 Identifier = Annotated[str, typer.Argument(help="The key's id: `slatewise keys list` shows it.", show_default=False)]
-Days = Annotated[float | None, typer.Option(min=0.0, help="Days after which the key expires; never, if not given.")]
+Days = Annotated[float | None, typer.Option(min=0.0, help="Days after which the key expires; by default never.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 KEYS_FILE = Path("keys.json")
 
@@ -32,19 +32,19 @@ def add(
     keys: File = KEYS_FILE,
     json: Json = False,
 ) -> None:
-    """Make a key; it is printed once and kept only as a hash."""
-    from slatewise.service.keys import changing, new_key
+    """Create a key; it is printed once and kept only as a hash."""
+    from slatewise.service.keys import edit_keys, new_key
 
     with _clear_errors():
         text, key = new_key(name, scope, None if days is None else time.time() + days * DAY)
-        with changing(keys) as known:
+        with edit_keys(keys) as known:
             known.append(key)
     _hand_out(text, key.id, json)
 
 
 @app.command("list", epilog="Example: slatewise keys list --json")
 def list_(keys: File = KEYS_FILE, json: Json = False) -> None:
-    """List keys: id, holder, scopes, and whether they still open anything."""
+    """List keys: id, holder, scopes, and whether they are still active."""
     from slatewise.service.keys import read_keys
 
     with _clear_errors():
@@ -73,13 +73,13 @@ def list_(keys: File = KEYS_FILE, json: Json = False) -> None:
 
 @app.command(epilog="Example: slatewise keys revoke 1a2b3c4d")
 def revoke(identifier: Identifier, keys: File = KEYS_FILE) -> None:
-    """Switch a key off; a running service notices at once."""
-    from slatewise.service.keys import changing
-    from slatewise.service.keys import revoke as switch_off
+    """Revoke a key; a running service notices at once."""
+    from slatewise.service.keys import edit_keys
+    from slatewise.service.keys import revoke as revoke_key
 
-    with _clear_errors(), changing(keys) as known:
-        switch_off(known, identifier)
-    tell(f"key {identifier} opens nothing any more")
+    with _clear_errors(), edit_keys(keys) as known:
+        revoke_key(known, identifier)
+    tell(f"key {identifier} is revoked")
 
 
 @app.command(epilog="Example: slatewise keys rotate 1a2b3c4d --grace 24")
@@ -89,11 +89,12 @@ def rotate(
     keys: File = KEYS_FILE,
     json: Json = False,
 ) -> None:
-    """Make a new key with the name and scopes of an old one, which stops working."""
-    from slatewise.service.keys import changing, rotated
+    """Create a new key with the name and scopes of an old one, which stops working."""
+    from slatewise.service.keys import edit_keys
+    from slatewise.service.keys import rotate as rotate_key
 
-    with _clear_errors(), changing(keys) as known:
-        text, key = rotated(known, identifier, time.time() + grace * 3600.0)
+    with _clear_errors(), edit_keys(keys) as known:
+        text, key = rotate_key(known, identifier, time.time() + grace * 3600.0)
     _hand_out(text, key.id, json)
 
 
@@ -101,7 +102,7 @@ def _hand_out(text: str, identifier: str, json: bool) -> None:
     if json:
         print_json({"id": identifier, "key": text})
         return
-    tell("this key is shown once; keep it like a password:")
+    tell("this key is shown only once; keep it like a password:")
     print(text)
 
 

@@ -34,6 +34,12 @@ Target = Annotated[
 Splits = Annotated[int, typer.Option(min=1, help="How many random divisions into training and test users.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**31, help="Seed of the first division; the others follow it.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: one per core.")]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy", help="One more policy to compare, such as a plug-in; may be repeated.", show_default=False
+    ),
+]
 Out = Annotated[Path | None, typer.Option(help="Directory for records, CSV, figures and report.html.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite another report in that directory.")]
 
@@ -67,6 +73,7 @@ def reproduce(
     positive: Positive = None,
     splits: Splits = 5,
     seed: Seed = 0,
+    policy: Policies = None,
     workers: Workers = None,
     out: Out = None,
     force: Force = False,
@@ -78,7 +85,7 @@ def reproduce(
     """
     from slatewise.lab.reproduction import TARGETS, Evidence, find_experiment
 
-    _check(target, TARGETS)
+    _check(target, TARGETS, policy or [])
     if target == REGRET:
         _regret(Request(target, out or Path("results") / REGRET, 1, seed, force), json)
         return
@@ -87,7 +94,7 @@ def reproduce(
     _refuse_another(request, (repr(dataset), dataset.digest))
     evidence = {}
     for name in TARGETS[target]:
-        experiment = find_experiment(name, splits, seed)
+        experiment = find_experiment(name, splits, seed, policy or ())
         results = results_of(experiment, dataset, Place(request.out / "records", workers))
         evidence[name] = Evidence(experiment, results)
     _present(request, dataset, evidence, json)
@@ -139,26 +146,37 @@ def report(
     positive: Positive = None,
     splits: Splits = 5,
     seed: Seed = 0,
+    policy: Policies = None,
     json: Json = False,
 ) -> None:
     """Make metrics, tables and report again from stored records, without simulating anything."""
     from slatewise.lab.experiment import load_results
     from slatewise.lab.reproduction import TARGETS, Evidence, find_experiment
 
-    _check(target, TARGETS)
+    _check(target, TARGETS, policy or [])
     if target == REGRET:
         raise typer.BadParameter("regret has its own records; `slatewise reproduce regret` makes them in two minutes")
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
     evidence = {}
     for name in TARGETS[target]:
-        experiment = find_experiment(name, splits, seed)
+        experiment = find_experiment(name, splits, seed, policy or ())
         evidence[name] = Evidence(experiment, load_results(out / "records", experiment, dataset))
     _present(Request(target, out, splits, seed, True), dataset, evidence, json)
 
 
-def _check(target: str, known: dict[str, tuple[str, ...]]) -> None:
+def _check(target: str, known: dict[str, tuple[str, ...]], policies: list[str]) -> None:
+    from slatewise.lab.reproduction import COMPARISONS
+    from slatewise.policies import POLICIES
+
     if target not in known:
         raise typer.BadParameter(f"there is no {target!r}; choose one of {', '.join(known)}", param_hint="TARGET")
+    if policies and not set(known[target]) & set(COMPARISONS):
+        raise typer.BadParameter(f"{target} does not compare policies", param_hint="--policy")
+    for name in policies:
+        if name not in POLICIES:
+            raise typer.BadParameter(
+                f"there is no policy {name!r}; choose one of {', '.join(POLICIES)}", param_hint="--policy"
+            )
 
 
 def _present(request: Request, dataset: "Dataset", evidence: "dict[str, Evidence]", json: bool) -> None:

@@ -17,7 +17,7 @@ ONE_THREAD = "OPENBLAS_NUM_THREADS"
 
 
 def serve(
-    catalog: Annotated[Path | None, typer.Option(help="Directory of the catalogue.", show_default=False)] = None,
+    catalog: Annotated[Path | None, typer.Option(help="Directory of the catalog.", show_default=False)] = None,
     store: Annotated[
         str | None, typer.Option(help="memory://, sqlite:///FILE or postgresql://…  [default: sqlite:///slates.db]")
     ] = None,
@@ -25,22 +25,24 @@ def serve(
         str | None, typer.Option(help="A policy, or shares of users: dc2b-calibrated=0.9,popular=0.1", metavar="SHARES")
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one.  [default: 8000]")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; several only with PostgreSQL.  [default: 1]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 picks a free one.  [default: 8000]")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; more than one requires PostgreSQL.  [default: 1]")
+    ] = None,
     keys: Annotated[Path | None, typer.Option(help="File of API keys.  [default: keys.json, if it exists]")] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name by which clients call the service; may be repeated.")
+        list[str] | None, typer.Option(help="A host name by which clients call the service; may be repeated.")
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="TOML file of settings.  [default: slatewise.toml, if it exists]")
     ] = None,
 ) -> None:
-    """Serve slates over HTTP until Ctrl-C; the page is at /, the API's description at /docs.
+    """Serve slates over HTTP until Ctrl-C; the page is at /, the API reference at /docs.
 
     Every setting can also come from the environment (SLATEWISE_PORT=8080) or a TOML file; flags win over the
     environment, the environment over the file.
     """
-    _start_with_one_thread()
+    _restart_with_one_thread()
     from slatewise.service.settings import load_settings
     from slatewise.store import StoreError
 
@@ -61,8 +63,7 @@ def serve(
 
 
 def _serve(settings: "Settings") -> None:
-    from slatewise.service.server import address_of, check, listen, make_recommender, serve_alone
-    from slatewise.service.workers import serve_together
+    from slatewise.service.server import address_of, check, listen, make_recommender, run_server, run_workers
 
     check(settings)
     with listen(settings) as listener:
@@ -70,14 +71,14 @@ def _serve(settings: "Settings") -> None:
         address = address_of(settings, listener.getsockname()[1])
         stdout.print(f"serving {recommender.catalog.n_items:,} items at {address} (Ctrl-C stops)", markup=False)
         if settings.workers == 1:
-            serve_alone(settings, listener, recommender)
+            run_server(settings, listener, recommender)
             return
     recommender.close()
-    serve_together(settings)
+    run_workers(settings)
 
 
-def _start_with_one_thread() -> None:
-    """Start again with BLAS on one thread: it is told when NumPy is loaded, and that was before this line."""
+def _restart_with_one_thread() -> None:
+    """Restart with BLAS on one thread: it reads this variable when NumPy is loaded, which has happened by now."""
     if ONE_THREAD not in os.environ:
         os.environ[ONE_THREAD] = "1"
         os.execv(sys.executable, [sys.executable, "-m", "slatewise", *sys.argv[1:]])  # noqa: S606

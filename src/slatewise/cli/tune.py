@@ -30,10 +30,11 @@ def tune(
 
     The validation users are a fifth of the training users; the test users of this seed are never looked at.
     """
-    from slatewise.lab.tuning import GRIDS, candidates
+    from slatewise.lab.tuning import candidates
+    from slatewise.policies import POLICIES
 
-    if policy not in GRIDS:
-        raise typer.BadParameter(f"there is no policy {policy!r}; choose one of {', '.join(GRIDS)}")
+    if policy not in POLICIES:
+        raise typer.BadParameter(f"there is no policy {policy!r}; choose one of {', '.join(POLICIES)}")
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
     results = _evaluate(policy, dataset, seed, len(list(candidates(policy))))
     if json:

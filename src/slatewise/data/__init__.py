@@ -1,1 +1,1 @@
-"""Where data comes from: tables, named data sets, a synthetic world; all end in a `Dataset`."""
+"""Where data comes from: tables, named data sets and synthetic worlds; all become a `Dataset`."""

@@ -1,8 +1,8 @@
-"""Read single files out of an archive or an unpacked folder, without ever unpacking anything to disk.
+"""Read single files from an archive or an unpacked folder, without unpacking anything to disk.
 
-A file is asked for by its plain name (`u.data`) and found wherever it lies inside. Paths written in an archive are
-only compared, never opened, so a member called `../../etc/passwd` has no power. Unpacking
-stops at a cap, whatever the archive says about sizes, so a zip bomb does not go off.
+A file is requested by its plain name (`u.data`), wherever it is in the archive. Paths in an archive are only compared,
+never opened, so a member called `../../etc/passwd` does no harm. Decompression stops at a limit, whatever sizes the
+archive declares, which defuses zip bombs.
 """
 
 import lzma
@@ -18,16 +18,16 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, struct.erro
 
 
 def read_member(path: Path, name: str, cap: int) -> bytes:
-    """Return the contents of the file `name` in a zip archive or folder; at most `cap` bytes."""
+    """Return the contents of the file `name` in a zip archive or folder; more than `cap` bytes are refused."""
     if path.is_dir():
         return _read_from_folder(path, name, cap)
     return _read_from_zip(path, name, cap)
 
 
 def stamp(path: Path, names: tuple[str, ...]) -> dict[str, str | int]:
-    """Tell one archive or folder from another without reading it: by name, size and time of change."""
-    inside = [_in_folder(path, name) for name in names] if path.is_dir() else [path]
-    states = [file.stat() for file in inside if file is not None]
+    """Fingerprint an archive or folder without reading it: by name, size and modification time."""
+    files = [_in_folder(path, name) for name in names] if path.is_dir() else [path]
+    states = [file.stat() for file in files if file is not None]
     return {
         "name": path.name,
         "size": sum(state.st_size for state in states),
@@ -37,13 +37,13 @@ def stamp(path: Path, names: tuple[str, ...]) -> dict[str, str | int]:
 
 def _read_from_zip(path: Path, name: str, cap: int) -> bytes:
     if not path.is_file():
-        raise DataError(f"{path} is not there")
+        raise DataError(f"{path} does not exist")
     try:
         with zipfile.ZipFile(path) as archive:
             member = _in_zip(archive, name)
             content = b"" if member is None else _read_some(archive.open(member), cap + 1)
     except DAMAGED as error:
-        raise DataError(f"{path} is damaged or not a zip archive ({_reason(error)}); get it again") from error
+        raise DataError(f"{path} is damaged or not a zip archive ({_reason(error)}); get a fresh copy") from error
     if member is None:
         raise DataError(f"{path} has no file {name}; is it the right archive?")
     return _within_cap(content, f"{name} in {path}", cap)
@@ -61,21 +61,21 @@ def _is_called(filename: str, name: str) -> bool:
 
 def _read_from_folder(path: Path, name: str, cap: int) -> bytes:
     try:
-        found = _in_folder(path, name)
-        content = b"" if found is None else _read_some(found.open("rb"), cap + 1)
+        file = _in_folder(path, name)
+        content = b"" if file is None else _read_some(file.open("rb"), cap + 1)
     except OSError as error:
         raise DataError(f"{name} in {path} cannot be read: {_reason(error)}") from error
-    if found is None:
+    if file is None:
         raise DataError(f"the folder {path} has no file {name}; is it the right folder?")
-    return _within_cap(content, str(found), cap)
+    return _within_cap(content, str(file), cap)
 
 
 def _in_folder(path: Path, name: str) -> Path | None:
-    places = (path, *sorted(place for place in path.iterdir() if place.is_dir()))
-    found = next((place / name for place in places if (place / name).is_file()), None)
-    if found is not None and not found.resolve().is_relative_to(path.resolve()):
-        raise DataError(f"{found} is a link that leads out of {path}; put the file itself there")
-    return found
+    folders = (path, *sorted(folder for folder in path.iterdir() if folder.is_dir()))
+    file = next((folder / name for folder in folders if (folder / name).is_file()), None)
+    if file is not None and not file.resolve().is_relative_to(path.resolve()):
+        raise DataError(f"{file} is a link that leads out of {path}; put the file itself there")
+    return file
 
 
 def _read_some(file: IO[bytes], limit: int) -> bytes:
@@ -85,7 +85,7 @@ def _read_some(file: IO[bytes], limit: int) -> bytes:
 
 def _within_cap(content: bytes, label: str, cap: int) -> bytes:
     if len(content) > cap:
-        raise DataError(f"{label} is larger than {cap:,} bytes, which no faithful copy is; get it again")
+        raise DataError(f"{label} is larger than {cap:,} bytes, so it is not a faithful copy; get a fresh one")
     return content
 
 

@@ -1,6 +1,6 @@
-"""Verified data sets kept as Parquet, so that an archive is parsed once.
+"""A cache of verified data sets as Parquet, so that an archive is parsed only once.
 
-One folder per data set: two tables and, written last, a manifest with their checksums and what they were made from.
+One folder per data set: two tables and, written last, a manifest with their checksums and their origin.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Fetched:
-    """A verified data set: its tables, in words where they came from, and the digest of the ratings."""
+    """A verified data set: its tables, a description of where they came from, and the digest of the ratings."""
 
     tables: Tables
     origin: str
@@ -41,18 +41,18 @@ def cache_directory() -> Path:
 
 @contextmanager
 def workspace() -> Iterator[Path]:
-    """Lend a directory inside the cache, or in the system's place where the cache cannot be written."""
+    """Provide a temporary directory inside the cache, or in the system's own if the cache is not writable."""
     try:
         cache_directory().mkdir(parents=True, exist_ok=True)
-        lent = tempfile.TemporaryDirectory(dir=cache_directory(), prefix=".download-")
+        temporary = tempfile.TemporaryDirectory(dir=cache_directory(), prefix=".download-")
     except OSError:
-        lent = tempfile.TemporaryDirectory(prefix="slatewise-")
-    with lent as folder:
+        temporary = tempfile.TemporaryDirectory(prefix="slatewise-")
+    with temporary as folder:
         yield Path(folder)
 
 
 def read_manifest(name: str, digest: str | None) -> dict[str, Any] | None:
-    """Return what the cache says of a data set; None when it has none."""
+    """Return the manifest of a cached data set; None if it is not in the cache."""
     path = cache_directory() / name / MANIFEST
     try:
         manifest = json.loads(path.read_bytes())
@@ -60,14 +60,14 @@ def read_manifest(name: str, digest: str | None) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} in the cache is damaged and left aside ({type(error).__name__})") from error
+        raise DataError(f"{path} in the cache is damaged, so it is ignored ({type(error).__name__})") from error
     if described["format"] != CACHE_FORMAT or digest not in (None, described["digest"]):
-        raise DataError(f"{path.parent} in the cache is of another version and left aside")
+        raise DataError(f"{path.parent} in the cache has another version, so it is ignored")
     return described
 
 
 def read_cache(name: str, manifest: dict[str, Any]) -> Fetched:
-    """Return the cached tables after comparing both files with their checksums."""
+    """Return the cached tables; both files are compared with their checksums."""
     folder = cache_directory() / name
     frames = {}
     for table in ("ratings", "items"):
@@ -75,14 +75,14 @@ def read_cache(name: str, manifest: dict[str, Any]) -> Fetched:
         try:
             content = path.read_bytes()
             if hashlib.sha256(content).hexdigest() != manifest["files"][path.name]:
-                raise DataError(f"{path} in the cache is damaged (checksum) and left aside")
+                raise DataError(f"{path} in the cache is damaged (checksum), so it is ignored")
             frames[table] = pl.read_parquet(content)
         except (OSError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
             raise DataError(f"{path} in the cache cannot be read ({type(error).__name__})") from error
     return Fetched(Tables(**frames), f"{folder} (cache of {manifest['from']})", manifest["digest"])
 
 
-def write_cache(name: str, fetched: Fetched, made_from: dict[str, str | int]) -> None:
+def write_cache(name: str, fetched: Fetched, fingerprint: dict[str, str | int]) -> None:
     """Write both tables as Parquet and then, last, the manifest with their checksums."""
     folder = cache_directory() / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def write_cache(name: str, fetched: Fetched, made_from: dict[str, str | int]) ->
         "format": CACHE_FORMAT,
         "digest": fetched.digest,
         "from": fetched.origin,
-        "origin": made_from,
+        "origin": fingerprint,
         "files": {
             f"{table}.parquet": _write_parquet(folder / f"{table}.parquet", frame)
             for table, frame in vars(fetched.tables).items()

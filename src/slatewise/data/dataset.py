@@ -11,10 +11,10 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from slatewise.categories import indicators
+from slatewise.data.errors import DataError
 from slatewise.data.interactions import codes, compress, positive_rows
-from slatewise.data.item_table import item_table, places
+from slatewise.data.item_table import item_table, positions
 from slatewise.data.tables import (
-    DataError,
     as_polars,
     identifiers,
     original_identifiers,
@@ -30,10 +30,38 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Positive interactions and the items they are about; frozen, arrays included.
+    """Positive interactions and the items they refer to; frozen, arrays included.
 
-    Users and items are numbered from 0 in the order of their ids, so the order of rows in a file never matters.
-    Interactions are the parallel arrays `users` and `items`, sorted by user, then item, each pair once.
+    Users and items are numbered from 0 in the order of their ids, so the row order of a file never matters.
+    `from_files` and `from_frames` create data sets; the constructor takes the parts themselves.
+
+    Parameters
+    ----------
+    name : str
+        Names the data set in reports and records.
+    user_ids, item_ids : arrays (n_users,) and (n_items,)
+        Sorted ids: int64, or objects that are all str or all UUID.
+    titles : tuple of str
+        One title per item.
+    category_names : tuple of str
+        The names of the categories, sorted.
+    categories : array (n_items, n_categories) of bool
+        Which item has which category.
+    users, items : arrays (n_interactions,) of int32
+        Who liked what: pairs of numbers, sorted by user, then item, each pair once.
+    notes : tuple of str
+        What was cleaned up while reading, in words.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from slatewise import Dataset
+    >>> likes = pl.DataFrame({"user_id": ["ann", "ann", "bob"], "item_id": ["tea", "coffee", "tea"]})
+    >>> dataset = Dataset.from_frames(likes, name="drinks")
+    >>> dataset
+    Dataset('drinks': 2 users, 2 items, 3 interactions, 0 categories, density 75.00%)
+    >>> dataset.item_ids.tolist(), dataset.users.tolist(), dataset.items.tolist()
+    (['coffee', 'tea'], [0, 0, 1], [0, 1, 1])
     """
 
     name: str
@@ -59,9 +87,35 @@ class Dataset:
         positive: str | None = None,
         keep_unrated: bool = True,
     ) -> Self:
-        """Read interactions (`user_id, item_id[, rating, timestamp]`) and items (`item_id[, title, categories]`).
+        r"""Read a table of interactions and, optionally, a table of items from CSV or Parquet files.
 
-        Files are CSV or Parquet. `positive` says which ratings count: `"> 3"`, `">= 0.5"` or `"all"`.
+        Parameters
+        ----------
+        interactions : str or Path
+            Columns `user_id` and `item_id`, optionally `rating` and `timestamp`.
+        items : str or Path, optional
+            Column `item_id`, optionally `title` and `categories` (names separated by `|`).
+        positive : str, optional
+            Which ratings count as likes: `"> 3"`, `">= 0.5"` or `"all"`; all by default.
+        keep_unrated : bool
+            Whether items that nobody liked stay in the data set.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        DataError
+            If a file cannot be used; the message names the file, the line or column, and how to fix it.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from slatewise import Dataset
+        >>> _ = Path("likes.csv").write_text("user_id,item_id,rating\nann,tea,5\nann,coffee,1\nbob,tea,4\n")
+        >>> Dataset.from_files("likes.csv", positive="> 3").n_interactions
+        2
         """
         frame, item_frame = read_table(interactions), None
         if items is not None:
@@ -82,7 +136,36 @@ class Dataset:
     ) -> Self:
         """Take the same two tables as polars or pandas data frames.
 
-        Items that nobody rated stay in the data set unless `keep_unrated` is false.
+        Parameters
+        ----------
+        interactions : DataFrame
+            Columns `user_id` and `item_id`, optionally `rating` and `timestamp`.
+        items : DataFrame, optional
+            Column `item_id`, optionally `title` and `categories` (names separated by `|`, or lists of names).
+        positive : str, optional
+            Which ratings count as likes: `"> 3"`, `">= 0.5"` or `"all"`; all by default.
+        keep_unrated : bool
+            Whether items that nobody liked stay in the data set.
+        name : str
+            Names the data set in reports and records.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        DataError
+            If a table cannot be used.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> from slatewise import Dataset
+        >>> likes = pl.DataFrame({"user_id": [1, 2], "item_id": ["tea", "coffee"]})
+        >>> items = pl.DataFrame({"item_id": ["tea", "coffee", "cocoa"], "categories": ["Hot", "Hot|Bitter", "Sweet"]})
+        >>> Dataset.from_frames(likes, items, keep_unrated=False).category_names
+        ('Bitter', 'Hot')
         """
         labels = ("interactions", "items")
         item_frame = None if items is None else as_polars(items, labels[1])
@@ -113,7 +196,7 @@ class Dataset:
         rated = _decode(distinct_items, item_names)
         table, more_notes = item_table(item_frame, (rated, item_kind), labels, keep_unrated)
         if len(table) != len(rated):
-            item_index = places(rated, table["item_id"])[item_index]
+            item_index = positions(rated, table["item_id"])[item_index]
         category_names, categories = indicators(table["categories"].to_list())
         return cls(
             name=name,
@@ -134,7 +217,7 @@ class Dataset:
 
     @property
     def n_items(self) -> int:
-        """Number of items in the catalogue."""
+        """Number of items."""
         return len(self.item_ids)
 
     @property
@@ -144,7 +227,7 @@ class Dataset:
 
     @property
     def n_categories(self) -> int:
-        """Number of categories that some item has."""
+        """Number of categories that at least one item has."""
         return len(self.category_names)
 
     @property
@@ -154,7 +237,7 @@ class Dataset:
 
     @cached_property
     def user_starts(self) -> NDArray[np.int64]:
-        """Where each user's interactions begin; one more entry for the end of the last (n_users + 1)."""
+        """Where each user's interactions begin, and the end of the last user's: an array (n_users + 1,)."""
         return np.searchsorted(self.users, np.arange(self.n_users + 1))
 
     @cached_property
@@ -168,10 +251,26 @@ class Dataset:
         return content.hexdigest()
 
     def take(self, users: ArrayLike) -> Self:
-        """Keep only these users (numbers or a boolean mask), renumbered in ascending order; all items stay."""
+        """Keep only some of the users, renumbered in ascending order; all items stay.
+
+        Parameters
+        ----------
+        users : array-like
+            The numbers of the users to keep, or a boolean mask (n_users,).
+
+        Returns
+        -------
+        Dataset
+
+        Examples
+        --------
+        >>> from slatewise.data.sources import load
+        >>> load("synthetic").take([3, 5, 8]).user_ids.tolist()
+        [3, 5, 8]
+        """
         kept, wanted = np.zeros(self.n_users, dtype=bool), np.asarray(users)
         if not wanted.size or (wanted.dtype == bool and not wanted.any()):
-            raise DataError("take: no users left; give at least one")
+            raise DataError("take: no users are left; keep at least one")
         try:
             kept[wanted] = True
         except IndexError as error:
@@ -186,22 +285,74 @@ class Dataset:
         )
 
     def split(self, test_share: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
-        """Divide the users at random into a training and a test part."""
+        """Split the users at random into a training set and a test set.
+
+        Parameters
+        ----------
+        test_share : float
+            The share of users in the test set, between 0 and 1.
+        seed : int
+            The same seed gives the same split.
+
+        Returns
+        -------
+        tuple of Dataset
+            The training set and the test set; both have all items.
+
+        Examples
+        --------
+        >>> from slatewise.data.sources import load
+        >>> training, test = load("synthetic").split(0.2, seed=1)
+        >>> training.n_users, test.n_users
+        (640, 160)
+        """
         train, test = self.split_users(test_share, seed)
         return self.take(train), self.take(test)
 
     def split_users(self, test_share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the numbers of the training and of the test users, each ascending."""
+        """Return which users `split` would put into the training set and the test set.
+
+        Parameters
+        ----------
+        test_share : float
+            The share of users in the test set, between 0 and 1.
+        seed : int
+            The same seed gives the same split.
+
+        Returns
+        -------
+        tuple of arrays of int64
+            The numbers of the training users and of the test users, each ascending.
+
+        Examples
+        --------
+        >>> from slatewise.data.sources import load
+        >>> training, test = load("synthetic").split_users(0.2, seed=1)
+        >>> len(training), len(test)
+        (640, 160)
+        """
         n_test = round(self.n_users * test_share)
         if not 0 < n_test < self.n_users:
             raise DataError(
-                f"split: test_share {test_share} of {self.n_users} users leaves one part empty; choose 0 < share < 1"
+                f"split: test_share {test_share} of {self.n_users} users leaves one set empty; choose 0 < share < 1"
             )
         shuffled = np.random.default_rng(seed).permutation(self.n_users)
         return np.sort(shuffled[n_test:]), np.sort(shuffled[:n_test])
 
     def describe(self) -> dict[str, str | int | float]:
-        """Return the row of the paper's Table 1."""
+        """Return the data set's row of the paper's Table 1.
+
+        Returns
+        -------
+        dict
+            `name`, `users`, `items`, `interactions`, `categories` and `density`.
+
+        Examples
+        --------
+        >>> from slatewise.data.sources import load
+        >>> load("synthetic").describe()["items"]
+        400
+        """
         return {
             "name": self.name,
             "users": self.n_users,

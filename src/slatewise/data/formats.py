@@ -1,6 +1,6 @@
-"""The layouts in which the known data sets are published: raw files in, two tables out.
+"""The file formats of the published data sets: raw files in, two tables out.
 
-Every layout gives the same two tables, whatever the file looked like:
+Every format yields the same two tables, whatever the files look like:
 ratings (user_id Int32, item_id Int32, rating Int8, timestamp Int64), sorted by user, item and rating, and
 items (item_id Int32, title, categories), the categories joined by `|` and null where there are none.
 """
@@ -38,11 +38,11 @@ class Tables:
 
 @dataclass(frozen=True)
 class Content:
-    """What a data set holds: numbers of ratings, users and rated items, and a digest of the ratings.
+    """What a data set contains: the numbers of ratings, users and rated items, and a digest of the ratings.
 
     The digest is the sha256 of the ratings sorted by user, item and rating: all user ids as little-endian int32,
-    then all item ids as little-endian int32, then all ratings as int8. It is None where it is not known.
-    `undescribed` counts the rated items that the item table lacks; more than one in a hundred is not faithful.
+    then all item ids as little-endian int32, then all ratings as int8. It is None if unknown.
+    `undescribed` counts the rated items that are not in the item table; more than 1 % means a damaged copy.
     """
 
     ratings: int
@@ -51,22 +51,22 @@ class Content:
     digest: str | None
     undescribed: int = 0
 
-    def difference(self, found: "Content") -> str | None:
-        """Say in words how another content differs from this, the expected one; None when it does not."""
+    def difference(self, actual: "Content") -> str | None:
+        """Describe how the actual content differs from this, the expected one; None if it does not."""
         for what in ("ratings", "users", "items"):
-            wanted, got = getattr(self, what), getattr(found, what)
-            if wanted != got:
-                return f"expected {wanted:,} {what}, found {got:,}"
-        if self.digest not in (None, found.digest):
-            return f"expected ratings with the digest {str(self.digest)[:12]}, found {str(found.digest)[:12]}"
-        if found.undescribed > self.items / 100:
-            return f"{found.undescribed:,} of {self.items:,} rated items are not in its table of items"
+            expected, got = getattr(self, what), getattr(actual, what)
+            if expected != got:
+                return f"expected {expected:,} {what}, found {got:,}"
+        if self.digest not in (None, actual.digest):
+            return f"expected ratings with the digest {str(self.digest)[:12]}, found {str(actual.digest)[:12]}"
+        if actual.undescribed > self.items / 100:
+            return f"{actual.undescribed:,} of {self.items:,} rated items are not in its item table"
         return None
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The files of a published data set, the largest size believed of one, and how to parse them, in that order."""
+    """The files of a published data set, the largest plausible size of one, and how to parse them, in that order."""
 
     members: tuple[str, ...]
     cap: int
@@ -75,7 +75,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Lines:
-    """How a file of ratings is written: what one line looks like and in which columns the numbers are."""
+    """The format of a ratings file: what a line looks like and which columns contain what."""
 
     separator: str
     pattern: bytes
@@ -93,7 +93,7 @@ def read_layout(path: Path, layout: Layout) -> Tables:
 
 
 def measure(tables: Tables) -> Content:
-    """Count and digest the ratings, and see whether the items are described."""
+    """Count and digest the ratings, and count the rated items that the item table lacks."""
     users, items, values = (tables.ratings[name].to_numpy() for name in ("user_id", "item_id", "rating"))
     digest = hashlib.sha256()
     for column in (users.astype("<i4", copy=False), items.astype("<i4", copy=False), values):
@@ -107,7 +107,7 @@ def measure(tables: Tables) -> Content:
 def _read_ratings(content: bytes, name: str, lines: Lines) -> pl.DataFrame:
     width = max(lines.columns) + 1
     schema = {
-        f"column_{place + 1}": RATING_TYPES.get(lines.columns.get(place, ""), pl.String) for place in range(width)
+        f"column_{column + 1}": RATING_TYPES.get(lines.columns.get(column, ""), pl.String) for column in range(width)
     }
     try:
         frame = pl.read_csv(
@@ -133,13 +133,13 @@ def _read_ratings(content: bytes, name: str, lines: Lines) -> pl.DataFrame:
 
 
 def _order(frame: pl.DataFrame) -> NDArray[np.int64] | None:
-    """Order rows by user, item and rating; None if there are no rows or numbers that no data set has.
+    """Return the order of rows by user, item and rating; None if there are no rows or numbers are out of range.
 
-    All three are packed with the row number into one integer per row: nothing sorts faster.
+    All three are packed with the row number into one integer per row, which is the fastest way to sort.
     """
     packed, width = np.zeros(len(frame), np.int64), 0
-    places = np.arange(len(frame))
-    parts = (frame["user_id"].to_numpy(), frame["item_id"].to_numpy(), frame["rating"].to_numpy() + 1, places)
+    rows = np.arange(len(frame))
+    parts = (frame["user_id"].to_numpy(), frame["item_id"].to_numpy(), frame["rating"].to_numpy() + 1, rows)
     for part in parts:
         if not len(part) or part.min() < 0:
             return None
@@ -150,12 +150,12 @@ def _order(frame: pl.DataFrame) -> NDArray[np.int64] | None:
 
 
 def _malformed(content: bytes, name: str, lines: Lines) -> DataError:
-    """Find the first line that is not a rating, slowly; only a broken file comes here."""
+    """Find the first line that is not a rating; slow, but only used for damaged files."""
     rating = re.compile(lines.pattern)
     for number, line in enumerate(content.splitlines(), start=1):
         if not rating.fullmatch(line) and not (lines.has_header and number == 1):
             return DataError(f"{name}, line {number}: {line[:60]!r} is not a rating; get a fresh copy")
-    return DataError(f"{name} is empty or holds numbers out of range; get a fresh copy")
+    return DataError(f"{name} is empty or contains numbers out of range; get a fresh copy")
 
 
 def _decoded(content: bytes) -> str:
@@ -217,7 +217,7 @@ def _parse_ml_1m(ratings: bytes, items: bytes) -> Tables:
 def _parse_recbole(ratings: bytes, items: bytes) -> Tables:
     def parse_line(line: str) -> ItemRow:
         identifier, title, year, genres = line.split("\t")
-        known = year != "unkonwn"  # so spelt in the file, for title and year of the one unknown film
+        known = year != "unkonwn"  # spelled like this in the file, for the title and year of the one unknown movie
         return _identifier(identifier), f"{title} ({year})" if known else "unknown", _joined(genres.split(" "))
 
     frame = _read_ratings(ratings, "ml-100k.inter", TABBED_WITH_HEADER)
@@ -226,7 +226,7 @@ def _parse_recbole(ratings: bytes, items: bytes) -> Tables:
 
 
 def _parse_anime(ratings: bytes, items: bytes) -> Tables:
-    return Tables(_read_ratings(ratings, "rating.csv", COMMAS), _items(_anime_rows(items)))
+    return Tables(_read_ratings(ratings, "rating.csv", COMMA_SEPARATED), _items(_anime_rows(items)))
 
 
 def _anime_rows(content: bytes) -> Iterator[ItemRow]:
@@ -245,8 +245,10 @@ def _anime_rows(content: bytes) -> Iterator[ItemRow]:
 COLUMNS = dict(enumerate(RATING_TYPES))
 TABBED = Lines("\t", rb"\d+\t\d+\t\d+\t\d+", COLUMNS)
 TABBED_WITH_HEADER = Lines("\t", TABBED.pattern, COLUMNS, has_header=True)
-DOUBLE_COLONS = Lines(":", rb"\d+::\d+::\d+::\d+", {2 * place: name for place, name in COLUMNS.items()})
-COMMAS = Lines(",", rb"\d+,\d+,-?\d+", {place: name for place, name in COLUMNS.items() if place < 3}, has_header=True)
+DOUBLE_COLONS = Lines(":", rb"\d+::\d+::\d+::\d+", {2 * column: name for column, name in COLUMNS.items()})
+COMMA_SEPARATED = Lines(
+    ",", rb"\d+,\d+,-?\d+", {column: name for column, name in COLUMNS.items() if column < 3}, has_header=True
+)
 
 LAYOUTS = {
     "ml-100k": Layout(("u.data", "u.item", "u.genre"), 32 * MEGABYTE, _parse_ml_100k),

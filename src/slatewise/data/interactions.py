@@ -1,4 +1,4 @@
-"""From checked columns to arrays of positive (user, item) pairs: duplicates, rule, dense numbering."""
+"""From checked columns to arrays of positive (user, item) pairs: duplicates, the positive rule, dense numbering."""
 
 import operator
 import re
@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from slatewise.data.tables import DataError, numbers, times
+from slatewise.data.tables import DataError, counted, numbers, times
 
 Integers = NDArray[np.integer[Any]]
 
@@ -26,7 +26,7 @@ def parse_rule(rule: str) -> Callable[[Any], Any]:
     """Turn a rule such as `> 3` or `>= 0.5` into a test on an array of ratings."""
     match = re.fullmatch(r"\s*(>=|<=|==|>|<)\s*(-?[0-9]+(?:\.[0-9]+)?)\s*", rule)
     if not match:
-        raise DataError(f"the rule {rule!r} is not understood; write for example '> 3', '>= 0.5' or 'all'")
+        raise DataError(f"cannot parse the rule {rule!r}; use for example '> 3', '>= 0.5' or 'all'")
     compare, threshold = COMPARISONS[match[1]], float(match[2])
     return lambda ratings: compare(ratings, threshold)
 
@@ -42,23 +42,23 @@ def codes(column: pl.Series) -> tuple[Integers, pl.Series | None]:
 
 
 def compress(values: Integers) -> tuple[Integers, NDArray[np.int32]]:
-    """Return the distinct values in order, and for each value its place among them.
+    """Return the distinct values in order, and for each value its position among them.
 
-    The same as `np.unique(values, return_inverse=True)`, by table instead of by sorting where the range is small.
+    The same as `np.unique(values, return_inverse=True)`, by lookup table instead of by sorting if the range is small.
     """
     if values.min() < 0 or values.max() > 4 * len(values) + 1_000:
-        distinct, places = np.unique(values, return_inverse=True)
-        return distinct, places.astype(np.int32)
+        distinct, positions = np.unique(values, return_inverse=True)
+        return distinct, positions.astype(np.int32)
     present = np.bincount(values) > 0
     table = np.cumsum(present, dtype=np.int32) - np.int32(1)
     return np.flatnonzero(present), table.take(values, mode="clip")
 
 
 def last_of_each_pair(users: Integers, items: Integers, times: pl.Series | None) -> NDArray[np.intp] | None:
-    """Return the rows to keep, sorted by user and item, so that each pair stays once: its latest row.
+    """Return the rows to keep, sorted by user and item, so that each pair is kept once: its latest row.
 
-    Without times the latest row is the last one of the table. None means that every row stays as it is,
-    because the table is sorted already and has no duplicates.
+    Without times the latest row is the last one in the table. None means that every row is kept as it is,
+    because the table is already sorted and has no duplicates.
     """
     in_order = items[1:] > items[:-1]
     in_order &= users[1:] == users[:-1]
@@ -76,28 +76,30 @@ def last_of_each_pair(users: Integers, items: Integers, times: pl.Series | None)
 def positive_rows(
     frame: pl.DataFrame, pairs: tuple[Integers, Integers], label: str, positive: str | None
 ) -> tuple[NDArray[np.intp] | None, list[str]]:
-    """Rows that are positive, each pair once (its latest row), sorted; None for all rows as they stand."""
+    """Return the positive rows, each pair once (its latest row), sorted; None for all rows as they are."""
     notes: list[str] = []
     n_rows = len(frame)
     ratings = numbers(frame["rating"], label) if "rating" in frame.columns else None
-    moments = times(frame["timestamp"], label) if "timestamp" in frame.columns else None
-    rows = last_of_each_pair(*pairs, moments)
+    timestamps = times(frame["timestamp"], label) if "timestamp" in frame.columns else None
+    rows = last_of_each_pair(*pairs, timestamps)
     kept = n_rows if rows is None else len(rows)
     if kept < n_rows:
-        notes.append(f"{n_rows - kept:,} duplicate rows left out (the latest of each user and item counts)")
+        notes.append(f"{counted(n_rows - kept, 'duplicate row')} dropped (the latest for each user and item counts)")
     if positive is None or positive == "all":
         if positive is None and ratings is not None:
-            notes.append(f"all rows count as positive, ratings {_range(ratings)}; choose with a rule such as '> 3'")
+            notes.append(
+                f"all rows count as positive, with ratings from {_range(ratings)}; a rule such as '> 3' selects some"
+            )
         return rows, notes
     if ratings is None:
-        raise DataError(f"{label} has no column 'rating', so the rule {positive!r} has nothing to test; use 'all'")
+        raise DataError(f"{label} has no column 'rating', so the rule {positive!r} cannot be applied; use 'all'")
     if ratings.null_count():
-        notes.append(f"{ratings.null_count():,} rows without a rating left out")
+        notes.append(f"{counted(ratings.null_count(), 'row')} without a rating dropped")
         ratings = ratings.cast(pl.Float64).fill_null(float("nan"))
     is_positive = np.asarray(parse_rule(positive)(ratings.to_numpy()))
     rows = np.flatnonzero(is_positive) if rows is None else rows[is_positive[rows]]
     if not len(rows):
-        raise DataError(f"{label}: no rating is {positive} (they run from {_range(ratings)})")
+        raise DataError(f"{label}: no rating is {positive} (ratings range from {_range(ratings)}); choose another rule")
     return rows, notes
 
 

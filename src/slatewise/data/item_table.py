@@ -1,21 +1,21 @@
-"""The table of items: one row per item in the order of ids, titles and categories cleaned up."""
+"""The table of items: one row per item in the order of ids, with titles and categories cleaned up."""
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from slatewise.data.tables import align, identifiers, require_columns
+from slatewise.data.tables import align, counted, identifiers, require_columns
 
 
-def places(part: pl.Series, whole: pl.Series) -> NDArray[np.int32]:
-    """For each id of a sorted part its place in the sorted whole."""
+def positions(part: pl.Series, whole: pl.Series) -> NDArray[np.int32]:
+    """Return, for each id of a sorted part, its position in the sorted whole."""
     return whole.search_sorted(part).to_numpy().astype(np.int32)
 
 
 def item_table(
     frame: pl.DataFrame | None, rated: tuple[pl.Series, str], labels: tuple[str, str], keep_unrated: bool
 ) -> tuple[pl.DataFrame, list[str]]:
-    """One row per item in the order of ids: item_id, title, categories; and what had to be cleaned up."""
+    """Return one row per item in the order of ids (item_id, title, categories), and what had to be cleaned up."""
     ids = pl.DataFrame({"item_id": rated[0]})
     if frame is None:
         blank = ids.with_columns(title=pl.col("item_id").cast(pl.String), categories=pl.lit(None, pl.String))
@@ -24,19 +24,19 @@ def item_table(
     column = identifiers(frame["item_id"], labels[1])
     align(rated, column, labels)
     known = pl.DataFrame([column[0].cast(rated[0].dtype), *(_text(frame, name) for name in ("title", "categories"))])
-    twice = len(known) - known["item_id"].n_unique()
-    unique = known.unique("item_id", keep="first", maintain_order=True) if twice else known
+    repeated = len(known) - known["item_id"].n_unique()
+    unique = known.unique("item_id", keep="first", maintain_order=True) if repeated else known
     is_rated = unique["item_id"].is_in(rated[0].implode())
     if keep_unrated:
         ids = pl.concat([ids, unique.filter(~is_rated).select("item_id")]).sort("item_id")
     table = ids.join(unique, on="item_id", how="left", maintain_order="left")
     table = table.with_columns(pl.col("title").fill_null(pl.col("item_id").cast(pl.String)))
     counts = {
-        f"items stand twice in {labels[1]} (the first row counts)": twice,
-        f"items have no row in {labels[1]} (their id is their title)": len(rated[0]) - int(is_rated.sum()),
-        "items nobody liked " + ("kept" if keep_unrated else "left out"): len(unique) - int(is_rated.sum()),
+        f"listed more than once in {labels[1]} (the first row counts)": repeated,
+        f"without a row in {labels[1]} (the id serves as the title)": len(rated[0]) - int(is_rated.sum()),
+        "that nobody liked " + ("kept" if keep_unrated else "dropped"): len(unique) - int(is_rated.sum()),
     }
-    return table, [f"{count:,} {what}" for what, count in counts.items() if count]
+    return table, [f"{counted(count, 'item')} {what}" for what, count in counts.items() if count]
 
 
 def _text(frame: pl.DataFrame, name: str) -> pl.Series:

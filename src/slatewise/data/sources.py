@@ -1,15 +1,14 @@
-"""Where the named data sets come from: find them, verify them by content, keep them parsed.
+"""Named data sets: find the published ones, verify their content and cache them parsed; plug-ins bring their own.
 
-Tried in this order: the directory in SLATEWISE_DATA (an archive or an unpacked folder), the cache of parsed tables
-(SLATEWISE_CACHE, or the platform's cache directory), the home of the data set over HTTPS, and for ML-100K a wheel
-that carries it. Every failure is told in one line. Any faithful copy is accepted, whatever its file name, packing or
-order of rows, because counts and digest are taken from the parsed ratings; a damaged copy is refused.
+Sources are tried in this order: the directory in SLATEWISE_DATA (an archive or an unpacked folder), the cache of parsed
+tables (SLATEWISE_CACHE, or the platform's cache directory), the data set's home on the web, and for ML-100K a wheel
+that contains it. Every failure is reported in one line. Any faithful copy is accepted, whatever its file name, packing
+or row order, because counts and digest are computed from the parsed ratings; a damaged copy is refused.
 """
 
 import logging
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -25,93 +24,14 @@ from slatewise.data.cache import (
 )
 from slatewise.data.dataset import DataError, Dataset
 from slatewise.data.download import Progress, download, pip_download
-from slatewise.data.formats import LAYOUTS, Content, Layout, measure, read_layout
-from slatewise.data.synthetic import make_world
+from slatewise.data.formats import LAYOUTS, Layout, measure, read_layout
+from slatewise.data.published import SOURCES, Source
+from slatewise.data.synthetic import load_synthetic
+from slatewise.plugins import PluginError, Registry
 
-__all__ = ["SOURCES", "Fetched", "Source", "cache_directory", "fetch", "is_at_hand", "load"]
-
-MOVIELENS_LICENCE = (
-    "GroupLens Research, University of Minnesota: research use, no redistribution without permission; "
-    "cite Harper and Konstan (2015), The MovieLens Datasets, ACM TiiS 5(4):19"
-)
-ANIME_LICENCE = "CooperUnion on Kaggle, collected from myanimelist.net; terms on the page of the data set"
+__all__ = ["DATASETS", "SOURCES", "Fetched", "Source", "cache_directory", "fetch", "load", "local_copy"]
 
 Report = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Source:
-    """One named data set: what it is, how to recognise a copy, which ratings are positive, where to get it.
-
-    A copy in SLATEWISE_DATA is an archive `<stem>.zip` or a folder `<stem>`. Where `expected.digest` is None, only
-    the counts are verified.
-    """
-
-    name: str
-    title: str
-    stems: tuple[str, ...]
-    layout: Layout
-    positive: str
-    expected: Content
-    way_out: str
-    licence: str
-    home: str | None = None
-    wheel: str | None = None
-
-
-def _movielens(name: str, title: str, expected: Content, wheel: str | None = None) -> Source:
-    home = f"https://files.grouplens.org/datasets/movielens/{name}.zip"
-    return Source(
-        name=name,
-        title=title,
-        stems=(name,),
-        layout=LAYOUTS[name],
-        positive="> 3",
-        expected=expected,
-        way_out=f"download {home} where that is possible, put {name}.zip into a directory",
-        licence=MOVIELENS_LICENCE,
-        home=home,
-        wheel=wheel,
-    )
-
-
-_ALL = (
-    _movielens(
-        "ml-100k",
-        "MovieLens 100K: 100,000 ratings of 1,682 films by 943 people",
-        Content(100_000, 943, 1_682, "9dcd5feb8e298b63be6eb725f9016a84e9732227f10def8241306ceec6f45de6"),
-        wheel="recbole==1.2.1",
-    ),
-    _movielens(
-        "ml-1m",
-        "MovieLens 1M: 1,000,209 ratings of 3,706 films by 6,040 people",
-        Content(1_000_209, 6_040, 3_706, "bee2f850f6ce180edad763576da950dce40f3927de661c340f7c8a58f8f88e16"),
-    ),
-    Source(
-        name="anime",
-        title="Anime Recommendations Database: 7,813,737 ratings of 11,200 animes by 73,515 people",
-        stems=("anime", "anime-recommendations-database", "archive"),
-        layout=LAYOUTS["anime"],
-        positive="> 6",
-        expected=Content(7_813_737, 73_515, 11_200, None),
-        way_out="Kaggle has no anonymous download: sign in, press Download on "
-        "https://www.kaggle.com/datasets/CooperUnion/anime-recommendations-database, "
-        "put the archive.zip it gives (rating.csv and anime.csv inside) as anime.zip into a directory",
-        licence=ANIME_LICENCE,
-    ),
-    Source(
-        name="anime-5k",
-        title="a sample of the Anime database: 419,943 ratings of 7,157 animes by 4,714 people",
-        stems=("anime-5k",),
-        layout=LAYOUTS["anime"],
-        positive="> 6",
-        expected=Content(419_943, 4_714, 7_157, "6a22b784e6ed2863d097cb5dd504f1edc1a17db6fd06d3ec20ea927d6ac80b04"),
-        way_out="the sample has no public home: put your copy of anime-5k.zip into a directory",
-        licence=ANIME_LICENCE,
-    ),
-)
-SOURCES: dict[str, Source] = {source.name: source for source in _ALL}
-SYNTHETIC = "synthetic"
 
 _log: Report = logging.getLogger(__name__).warning
 
@@ -121,17 +41,56 @@ def _ignore_progress(_done: int, _total: int | None) -> None:
 
 
 def load(name: str, report: Report = _log, progress: Progress = _ignore_progress) -> Dataset:
-    """Return a named data set with its positive ratings, ready for use."""
-    if name == SYNTHETIC:
-        return make_world().dataset
+    """Return a named data set with its positive ratings, ready for use.
+
+    Parameters
+    ----------
+    name : str
+        A key of `DATASETS`: a published data set, `synthetic`, or one that a plug-in provides.
+    report : callable, optional
+        Called with one line for every source that failed; by default a logged warning.
+    progress : callable, optional
+        Called with (bytes done, bytes in all or None) while a data set is downloaded.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> from slatewise.data.sources import load
+    >>> load("synthetic").n_items
+    400
+    """
+    if name in SOURCES:
+        return _load_published(name, report, progress)
+    _check_name(name)
+    dataset = DATASETS[name]()
+    if not isinstance(dataset, Dataset):
+        raise PluginError(
+            f"the data set {name!r} of the package {DATASETS.provider(name)} returned a {type(dataset).__name__}; "
+            f"it must return a slatewise.Dataset"
+        )
+    return dataset
+
+
+def _load_published(name: str, report: Report = _log, progress: Progress = _ignore_progress) -> Dataset:
     tables = fetch(name, report, progress).tables
     rule = SOURCES[name].positive
     return Dataset.from_frames(tables.ratings, tables.items, positive=rule, keep_unrated=False, name=name)
 
 
+DATASETS: Registry[Callable[[], Dataset]] = Registry(
+    "slatewise.data",
+    "data set",
+    {**{name: partial(_load_published, name) for name in SOURCES}, "synthetic": load_synthetic},
+)
+"""Every data set with a name: published, synthetic or from a plug-in, as a function that returns a Dataset."""
+
+
 def fetch(name: str, report: Report = _log, progress: Progress = _ignore_progress) -> Fetched:
-    """Return the verified tables of a named data set from the first source that has them."""
-    source, failures = _find(name), list[str]()
+    """Return the verified tables of a published data set from the first source that has them."""
+    source, failures = _source(name), list[str]()
 
     def tell(failure: str) -> None:
         if failure not in failures:
@@ -145,25 +104,30 @@ def fetch(name: str, report: Report = _log, progress: Progress = _ignore_progres
             tell(str(error))
     tried = "".join(f"\n  - {failure}" for failure in failures)
     raise DataError(
-        f"{name} is nowhere to be had:{tried}\nWay out: {source.way_out} and set SLATEWISE_DATA to that directory."
+        f"{name} is not available from any source:{tried}\n"
+        f"To get it: {source.instructions} and set SLATEWISE_DATA to that directory."
     )
 
 
-def is_at_hand(name: str) -> str | None:
-    """Say where a data set would come from without the network; None when it would have to be downloaded."""
-    source, directory = _find(name), _data_directory()
-    if directory and (found := _copies(source, directory)):
-        return str(found[0])
+def local_copy(name: str) -> str | None:
+    """Say where a published data set would come from without the network; None if it would have to be downloaded."""
+    source, directory = _source(name), _data_directory()
+    if directory and (copies := _copies(source, directory)):
+        return str(copies[0])
     folder = cache_directory() / name
     return f"{folder} (cache)" if (folder / MANIFEST).is_file() else None
 
 
-def _find(name: str) -> Source:
-    if name == SYNTHETIC:
-        raise DataError(f"{SYNTHETIC} is made on the spot; there is nothing to fetch")
+def _source(name: str) -> Source:
+    _check_name(name)
     if name not in SOURCES:
-        raise DataError(f"there is no data set {name!r}; choose one of {', '.join(SOURCES)}, {SYNTHETIC}")
+        raise DataError(f"{name} is not downloaded, so there is nothing to fetch; use it by its name, --data {name}")
     return SOURCES[name]
+
+
+def _check_name(name: str) -> None:
+    if name not in DATASETS:
+        raise DataError(f"there is no data set {name!r}; choose one of {', '.join(DATASETS)}")
 
 
 def _attempts(source: Source, tell: Report, progress: Progress) -> Iterator[Callable[[], Fetched]]:
@@ -185,15 +149,15 @@ def _copies(source: Source, directory: Path) -> list[Path]:
     """List what could be a copy: archives, then folders, then the directory itself."""
     archives = [directory / f"{stem}.zip" for stem in source.stems]
     folders = [directory / stem for stem in source.stems]
-    found = [path for path in archives if path.is_file()] + [path for path in folders if path.is_dir()]
+    copies = [path for path in archives if path.is_file()] + [path for path in folders if path.is_dir()]
     is_copy_itself = all((directory / member).is_file() for member in source.layout.members)
-    return [*found, directory] if is_copy_itself else found
+    return [*copies, directory] if is_copy_itself else copies
 
 
 def _from_directory(source: Source, directory: Path, tell: Report) -> Fetched:
     stem = source.stems[0]
-    lacks = f"has neither {stem}.zip nor a folder {stem}" if directory.is_dir() else "does not exist"
-    failure = DataError(f"{directory} (SLATEWISE_DATA) {lacks}")
+    problem = f"has neither {stem}.zip nor a folder {stem}" if directory.is_dir() else "does not exist"
+    failure = DataError(f"{directory} (SLATEWISE_DATA) {problem}")
     for path in _copies(source, directory):
         try:
             return _from_copy(source, path, tell)
@@ -204,14 +168,14 @@ def _from_directory(source: Source, directory: Path, tell: Report) -> Fetched:
 
 
 def _from_copy(source: Source, path: Path, tell: Report) -> Fetched:
-    """Take a copy at hand; if the cache was made from this very copy, take the cache."""
+    """Read a local copy, or the cache if the cache was made from this very copy."""
     try:
         manifest = read_manifest(source.name, source.expected.digest)
         if manifest is not None and manifest["origin"] == stamp(path, source.layout.members):
             return read_cache(source.name, manifest)
     except DataError as error:
         tell(str(error))
-    return _take_in(source, source.layout, path, str(path), tell)
+    return _parse_and_cache(source, source.layout, path, str(path), tell)
 
 
 def _from_cache(source: Source) -> Fetched:
@@ -225,24 +189,24 @@ def _from_home(source: Source, tell: Report, progress: Progress) -> Fetched:
     with workspace() as folder:
         archive = folder / f"{source.name}.zip"
         download(str(source.home), archive, progress)
-        return _take_in(source, source.layout, archive, str(source.home), tell)
+        return _parse_and_cache(source, source.layout, archive, str(source.home), tell)
 
 
 def _from_wheel(source: Source, tell: Report) -> Fetched:
     with workspace() as folder:
         wheel = pip_download(str(source.wheel), folder)
-        return _take_in(source, LAYOUTS["recbole"], wheel, f"the wheel {source.wheel}", tell)
+        return _parse_and_cache(source, LAYOUTS["recbole"], wheel, f"the wheel {source.wheel}", tell)
 
 
-def _take_in(source: Source, layout: Layout, path: Path, origin: str, tell: Report) -> Fetched:
-    """Parse and verify what arrived, and keep it in the cache."""
+def _parse_and_cache(source: Source, layout: Layout, path: Path, origin: str, tell: Report) -> Fetched:
+    """Parse and verify a copy, and keep the tables in the cache."""
     tables = read_layout(path, layout)
-    found = measure(tables)
-    if difference := source.expected.difference(found):
+    content = measure(tables)
+    if difference := source.expected.difference(content):
         raise DataError(f"{source.name} from {origin} is damaged: {difference}")
-    fetched = Fetched(tables, origin, str(found.digest))
+    fetched = Fetched(tables, origin, str(content.digest))
     try:
         write_cache(source.name, fetched, stamp(path, layout.members))
     except OSError as error:
-        tell(f"the cache {cache_directory()} cannot be written ({error.strerror}); set SLATEWISE_CACHE elsewhere")
+        tell(f"cannot write the cache {cache_directory()} ({error.strerror}); set SLATEWISE_CACHE to another directory")
     return fetched

@@ -1,4 +1,4 @@
-"""A world whose truth is known: people with taste vectors, items with categories, popularity with a long tail."""
+"""Synthetic worlds with known truth: users with taste vectors, items with categories, long-tailed popularity."""
 
 from dataclasses import dataclass
 
@@ -26,9 +26,9 @@ SECOND_WORDS = (
 
 @dataclass(frozen=True)
 class WorldSize:
-    """How large a synthetic world is, and how liking goes in it.
+    """How large a synthetic world is, and how users differ.
 
-    top_log_odds: the crowd's log-odds of the most popular item; taste_spread: the deviation of people's own log-odds.
+    top_log_odds: the log-odds of the most popular item; taste_spread: the standard deviation of users' own log-odds.
     """
 
     n_users: int = 800
@@ -41,7 +41,7 @@ class WorldSize:
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """The data set that people see, and the truth behind it: P(like) = σ(popularity + taste · vector)."""
+    """The observed data set, and the truth behind it: P(like) = σ(popularity + taste · vector)."""
 
     dataset: Dataset
     tastes: Floats
@@ -50,12 +50,31 @@ class World:
 
 
 def make_world(size: WorldSize | None = None, seed: int = 0) -> World:
-    """Draw a world; the same size and seed always give the same one."""
+    """Draw a world; the same size and seed always give the same one.
+
+    Parameters
+    ----------
+    size : WorldSize, optional
+        Numbers of users, items, categories and dimensions; 800 users and 400 items by default.
+    seed : int
+        The seed of all draws.
+
+    Returns
+    -------
+    World
+        The data set, and the true tastes, vectors and popularity.
+
+    Examples
+    --------
+    >>> from slatewise.data.synthetic import WorldSize, make_world
+    >>> make_world(WorldSize(n_users=50, n_items=30), seed=1).dataset.n_items
+    30
+    """
     size = size or WorldSize()
     random = np.random.default_rng(seed)
     categories = _draw_categories(size, random)
-    centres = random.normal(size=(size.n_categories, size.dim))
-    vectors = categories @ centres / categories.sum(axis=1, keepdims=True)
+    centers = random.normal(size=(size.n_categories, size.dim))
+    vectors = categories @ centers / categories.sum(axis=1, keepdims=True)
     vectors += 0.3 * random.normal(size=vectors.shape)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     popularity = size.top_log_odds - 1.1 * np.log(random.permutation(size.n_items) + 1.0)
@@ -74,6 +93,11 @@ def make_world(size: WorldSize | None = None, seed: int = 0) -> World:
     return World(dataset, tastes, vectors, popularity)
 
 
+def load_synthetic() -> Dataset:
+    """A generated world of 800 users and 400 items whose true preferences are known."""
+    return make_world().dataset
+
+
 def _draw_categories(size: WorldSize, random: np.random.Generator) -> NDArray[np.bool_]:
     """One to three categories per item, some categories more common than others."""
     weights = 1.0 / np.sqrt(np.arange(size.n_categories) + 1.0)
@@ -85,15 +109,15 @@ def _draw_categories(size: WorldSize, random: np.random.Generator) -> NDArray[np
 def _draw_likes(
     tastes: Floats, vectors: Floats, popularity: Floats, random: np.random.Generator
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Draw who likes what, in chunks of users; who likes nothing gets the item most likely for them."""
+    """Draw who likes what, in chunks of users; a user who would like nothing likes the most probable item."""
     users, items = [], []
     step = max(1, CHUNK_CELLS // len(vectors))
     for start in range(0, len(tastes), step):
         logits = tastes[start : start + step] @ vectors.T
         logits += popularity
         likes = random.logistic(size=logits.shape) < logits
-        lonely = np.flatnonzero(~likes.any(axis=1))
-        likes[lonely, logits[lonely].argmax(axis=1)] = True
+        without_likes = np.flatnonzero(~likes.any(axis=1))
+        likes[without_likes, logits[without_likes].argmax(axis=1)] = True
         chunk_users, chunk_items = np.nonzero(likes)
         users.append((chunk_users + start).astype(np.int32))
         items.append(chunk_items.astype(np.int32))

@@ -1,7 +1,7 @@
 """Read and check tables of interactions and items, from files or from data frames.
 
-Every problem a table can have is either a `DataError` that names file, line or column and the way out, or a
-clean-up that is counted and reported. Ids keep their type: text stays text, integers stay integers.
+Every problem in a table is either a `DataError` that names the file, the line or column and the fix, or it is
+cleaned up, counted and reported. Ids keep their type: text stays text, integers stay integers.
 """
 
 import gzip
@@ -15,6 +15,22 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from slatewise.data.errors import DataError
+
+__all__ = [
+    "DataError",
+    "align",
+    "as_polars",
+    "counted",
+    "identifiers",
+    "numbers",
+    "original_identifiers",
+    "read_table",
+    "require_columns",
+    "same_identifiers",
+    "times",
+]
+
 IDENTIFIERS = ("user_id", "item_id")
 PARQUET_SUFFIXES = {".parquet", ".pq"}
 SEPARATORS = ",\t;|"
@@ -23,15 +39,11 @@ LARGEST_TABLE = 8 << 30
 CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
-class DataError(ValueError):
-    """The data cannot be used as it is; the message says what is wrong, where, and the way out."""
-
-
 def read_table(path: str | Path) -> pl.DataFrame:
-    """Read a CSV (comma, tab, semicolon or bar separated, UTF-8, perhaps gzipped) or Parquet file.
+    """Read a CSV (separated by commas, tabs, semicolons or bars; UTF-8; possibly gzipped) or Parquet file.
 
-    Columns of a CSV file come back as text, except id columns that hold only plain integers: `7` becomes an
-    integer, a column with `007` in it stays text.
+    Columns of a CSV file come back as text, except id columns with plain integers only: `7` becomes an
+    integer, but a column with `007` in it stays text.
     """
     path = Path(path)
     try:
@@ -52,7 +64,7 @@ def as_polars(frame: Any, label: str) -> pl.DataFrame:
         return frame.collect()
     if type(frame).__module__.split(".")[0] != "pandas":
         kind = type(frame).__name__
-        raise DataError(f"{label} is a {kind}; give a polars or pandas DataFrame, or a file to from_files")
+        raise DataError(f"{label} is a {kind}; pass a polars or pandas DataFrame, or use from_files for files")
     return pl.DataFrame([_from_pandas(frame[name], str(name)) for name in frame.columns])
 
 
@@ -60,10 +72,10 @@ def require_columns(frame: pl.DataFrame, required: tuple[str, ...], label: str) 
     """Refuse a table without the columns it must have."""
     absent = [name for name in required if name not in frame.columns]
     if absent:
-        found = ", ".join(frame.columns) or "none"
+        present = ", ".join(frame.columns) or "none"
         raise DataError(
-            f"{label} has no column {' and '.join(map(repr, absent))} (found: {found}); "
-            f"rename the columns that hold them"
+            f"{label} has no column {' and '.join(map(repr, absent))} (its columns: {present}); "
+            f"rename the columns accordingly"
         )
 
 
@@ -78,7 +90,7 @@ def identifiers(column: pl.Series, label: str) -> tuple[pl.Series, str]:
     else:
         _refuse_missing(column.is_null() | _is_nan(column), column.name, label)
         raise DataError(
-            f"{label}: column {column.name!r} holds {column.dtype} values; ids must be integers, text or UUIDs"
+            f"{label}: column {column.name!r} contains {column.dtype} values; ids must be integers, text or UUIDs"
         )
     absent = column.is_null()
     if kind != "int":
@@ -94,7 +106,7 @@ def _signed(column: pl.Series, label: str) -> pl.Series:
         return column.cast(pl.Int64)
     except pl.exceptions.PolarsError as error:
         raise DataError(
-            f"{label}: column {column.name!r} holds integers beyond 64 bits; turn them into text"
+            f"{label}: column {column.name!r} contains integers beyond 64 bits; convert them to text"
         ) from error
 
 
@@ -107,15 +119,15 @@ def numbers(column: pl.Series, label: str) -> pl.Series:
     parsed = column.cast(pl.Float64, strict=False) if column.dtype != pl.Object else column
     wrong = (parsed.is_null() & column.is_not_null()) | parsed.is_infinite().fill_null(False)
     if column.dtype in (pl.Object, pl.Boolean):
-        raise DataError(f"{label}: column {column.name!r} holds {column.dtype} values, not numbers")
+        raise DataError(f"{label}: column {column.name!r} contains {column.dtype} values; it must contain numbers")
     if wrong.any():
         row = int(wrong.arg_max() or 0)
-        raise DataError(f"{label}, {_line(row)}: {column.name} {column[row]!r} is not a finite number; mend it")
+        raise DataError(f"{label}, {_line(row)}: {column.name} {column[row]!r} is not a finite number; correct it")
     return parsed.fill_nan(None)
 
 
 def times(column: pl.Series, label: str) -> pl.Series:
-    """Check a column of timestamps: numbers, dates, or text that holds either (2020-01-31, 2020-01-31T12:00:00)."""
+    """Check a column of timestamps: numbers, dates, or text that contains either (2020-01-31, 2020-01-31T12:00:00)."""
     if column.dtype == pl.String and column.cast(pl.Float64, strict=False).null_count() > column.null_count():
         with suppress(pl.exceptions.PolarsError):
             parsed = column.str.to_datetime(strict=False, time_unit="us").to_physical()
@@ -129,18 +141,23 @@ def align(first: tuple[pl.Series, str], second: tuple[pl.Series, str], labels: t
     if first[1] != second[1]:
         raise DataError(
             f"{first[0].name} is {first[1]} in {labels[0]} but {second[1]} in {labels[1]}, "
-            f"so nothing would match; give both the same type"
+            f"so nothing would match; use the same type in both"
         )
     return first[1]
 
 
 def same_identifiers(interactions: pl.DataFrame, items: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Make the item ids of two files comparable: integers only when both files hold plain integers."""
+    """Make the item ids of two files comparable: integers only if both files have plain integers."""
     kinds = {frame["item_id"].dtype for frame in (interactions, items) if "item_id" in frame.columns}
     if kinds == {pl.Int64(), pl.String()}:
         text = pl.col("item_id").cast(pl.String)
         return interactions.with_columns(text), items.with_columns(text)
     return interactions, items
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 row`, `2,000 rows`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _read_csv(path: Path) -> pl.DataFrame:
@@ -172,9 +189,9 @@ def _decompressed(content: bytes, path: Path) -> bytes:
         with gzip.open(io.BytesIO(content)) as file:
             plain = file.read(LARGEST_TABLE + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} is a damaged gzip file ({error}); get it again") from error
+        raise DataError(f"{path} is a damaged gzip file ({error}); get a fresh copy") from error
     if len(plain) > LARGEST_TABLE:
-        raise DataError(f"{path} unpacks to more than {LARGEST_TABLE:,} bytes; unpack it yourself if that is meant")
+        raise DataError(f"{path} unpacks to more than {LARGEST_TABLE:,} bytes; unpack it yourself if that is intended")
     return plain
 
 
@@ -217,7 +234,7 @@ def _refuse_missing(absent: pl.Series, name: str, label: str) -> None:
         row = int(absent.arg_max() or 0)
         count = int(absent.sum())
         raise DataError(
-            f"{label}, {_line(row)}: {name} is missing ({count:,} such rows in all); fill it or remove the row"
+            f"{label}, {_line(row)}: {name} is missing (rows affected: {count:,}); fill it in or remove the row"
         )
 
 
@@ -230,7 +247,7 @@ def _first_line(error: Exception) -> str:
 
 
 def original_identifiers(values: pl.Series, kind: str) -> np.ndarray[Any, np.dtype[Any]]:
-    """Give ids back as what they were: an int64 array, or an object array of str or UUID."""
+    """Return ids in their original type: an int64 array, or an object array of str or UUID."""
     if kind == "int":
         return values.to_numpy().astype(np.int64)
     converted = [uuid.UUID(value) for value in values] if kind == "uuid" else values.to_list()

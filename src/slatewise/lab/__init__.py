@@ -1,1 +1,1 @@
-"""The laboratory: people of a data set answer policies, and the paper's tables come out."""
+"""The laboratory: simulate policies on the users of a data set and compute the paper's tables."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from slatewise import belief
 from slatewise.policies.protocol import log_sigmoid, pick, sigmoid
 from slatewise.randomness import Keys, Streams, user_keys
-from slatewise.slates import ItemVectors, dpp_greedy, top_k
+from slatewise.slates import dpp_greedy, top_k
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -73,11 +73,6 @@ class Worlds:
         return cls(cell, directions / np.linalg.norm(directions, axis=1, keepdims=True), shortened, seed)
 
     @cached_property
-    def prepared(self) -> ItemVectors:
-        """The catalogue in the form that slate rules take."""
-        return ItemVectors.of(self.vectors)
-
-    @cached_property
     def true_scores(self) -> Floats:
         """What `scores` gives for θ*."""
         return self.scores(self.truths)
@@ -111,7 +106,7 @@ Select = Callable[[Worlds, belief.Beliefs, Booleans, int], Integers]
 
 def greedy(worlds: Worlds, thetas: Floats, available: Booleans) -> Integers:
     """Algorithm 2 for given θ (n_worlds, dim)."""
-    return dpp_greedy(worlds.scores(thetas), worlds.prepared, available, worlds.cell.size).items
+    return dpp_greedy(worlds.scores(thetas), worlds.vectors, available, worlds.cell.size).items
 
 
 def sampled(temperature: float) -> Select:

@@ -1,6 +1,6 @@
 """The paper's tables and figures, one after the other: which experiment each needs and how it is laid out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +8,7 @@ import polars as pl
 
 from slatewise.data.dataset import Dataset
 from slatewise.lab.beyond import Cell, cells, cells_table, pareto_figure
-from slatewise.lab.experiment import Experiment, Results, load_experiment, shipped
+from slatewise.lab.experiment import Arm, Experiment, Results, load_experiment, shipped
 from slatewise.lab.metrics import per_split, per_user, precision_by_interaction, summary
 from slatewise.report import Comparison, Section, Table, table1, table1_rows, table2, table2_json, table3, table3_rows
 from slatewise.report.beside_figure import figures_beside
@@ -29,6 +29,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
 }
 """What can be reproduced, and the experiments it needs."""
 
+COMPARISONS = ("table2", "readings", "baselines", "rounds")
+"""The experiments whose arms are policies side by side, so that another policy can join them."""
+
 PAPER = ["table1", "table2", "table3", "figure-alpha", "figure-size"]
 """What the paper shows: the target `all`."""
 
@@ -41,9 +44,15 @@ class Evidence:
     results: Results
 
 
-def find_experiment(name: str, splits: int, seed: int) -> Experiment:
-    """Load one of the experiments that come with slatewise."""
-    return replace(load_experiment(shipped()[name]), splits=splits, seed=seed)
+def find_experiment(name: str, splits: int, seed: int, more_policies: Sequence[str] = ()) -> Experiment:
+    """Load one of the experiments that come with slatewise; more policies join it if it compares policies."""
+    experiment = replace(load_experiment(shipped()[name]), splits=splits, seed=seed)
+    if name not in COMPARISONS:
+        return experiment
+    present = {arm.label for arm in experiment.arms}
+    first = experiment.arms[0]
+    more = [Arm(policy, rounds=first.rounds, k=first.k) for policy in more_policies if policy not in present]
+    return replace(experiment, arms=(*experiment.arms, *more))
 
 
 def sections(target: str, dataset: Dataset, evidence: dict[str, Evidence]) -> tuple[Section, ...]:

@@ -8,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from slatewise.data.dataset import Dataset
-from slatewise.policies.protocol import Policy, Slates, State
+from slatewise.policies.protocol import Policy, Slates
 from slatewise.randomness import Streams, user_keys
 
 CHUNK_CELLS = 2_000_000
@@ -50,22 +50,21 @@ def _answer(policy: Policy, people: Dataset, users: NDArray[np.int64], session: 
     liked = _liked(people, users)
     available = np.ones_like(liked)
     keys = user_keys(people.user_ids[users].tolist())
-    state, frames = policy.start(len(users)), []
+    state, shown = policy.start(len(users)), []
     for number in range(session.rounds):
-        shown = []
         for step, k in _steps(policy, number, session.k):
             slates = policy.select(state, available, k, Streams(session.seed, keys, step))
-            state, clicks = _respond(policy, state, slates, liked)
-            _withdraw(available, slates)
+            clicks = np.take_along_axis(liked, np.maximum(slates.items, 0), axis=1) & (slates.items >= 0)
+            state = policy.update(state, slates, clicks)
+            _withdraw(available, slates.items)
             shown.append((slates, clicks))
-        frames.append(_records(users, number, shown))
-    return pl.concat(frames).sort("user", "round", "position")
+    return _records(users, session, shown)
 
 
 def _steps(policy: Policy, number: int, k: int) -> Iterator[tuple[int, int]]:
     """Yield (step, items to choose): one step for a whole slate, or one per item for policies that need it."""
     if policy.one_at_a_time:
-        yield from ((number * k + place, 1) for place in range(k))
+        yield from ((number * k + position, 1) for position in range(k))
     else:
         yield number * k, k
 
@@ -78,30 +77,25 @@ def _liked(people: Dataset, users: NDArray[np.int64]) -> NDArray[np.bool_]:
     return liked
 
 
-def _respond(policy: Policy, state: State, slates: Slates, liked: NDArray[np.bool_]) -> tuple[State, NDArray[np.bool_]]:
-    clicks = np.take_along_axis(liked, np.maximum(slates.items, 0), axis=1) & (slates.items >= 0)
-    return policy.update(state, slates, clicks), clicks
+def _withdraw(available: NDArray[np.bool_], items: NDArray[np.int64]) -> None:
+    """Take shown items (n_users, k) out of what is available (Algorithm 1)."""
+    users, positions = np.nonzero(items >= 0)
+    available[users, items[users, positions]] = False
 
 
-def _withdraw(available: NDArray[np.bool_], slates: Slates) -> None:
-    """Take shown items out of what is available (Algorithm 1)."""
-    users, places = np.nonzero(slates.items >= 0)
-    available[users, slates.items[users, places]] = False
-
-
-def _records(users: NDArray[np.int64], number: int, shown: list[tuple[Slates, NDArray[np.bool_]]]) -> pl.DataFrame:
-    """Lay the slates of one round out flat; places without an item leave no record."""
-    items = np.concatenate([slates.items for slates, _ in shown], axis=1)
-    probability = np.concatenate([slates.probability for slates, _ in shown], axis=1)
-    log_probability = np.log(np.maximum(probability, LEAST_PROBABILITY))
+def _records(users: NDArray[np.int64], session: Session, shown: list[tuple[Slates, NDArray[np.bool_]]]) -> pl.DataFrame:
+    """Lay all slates out flat, by user, round and position; positions without an item leave no record."""
+    items = np.concatenate([slates.items for slates, _ in shown], axis=1).ravel()
+    probability = np.concatenate([slates.probability for slates, _ in shown], axis=1).ravel()
+    rounds, positions = np.divmod(np.arange(session.rounds * session.k), session.k)
     frame = pl.DataFrame(
         {
-            "user": np.repeat(users, items.shape[1]).astype(np.int32),
-            "round": np.full(items.size, number, dtype=np.int16),
-            "position": np.tile(np.arange(items.shape[1], dtype=np.int16), len(users)),
-            "item": items.ravel().astype(np.int32),
+            "user": np.repeat(users.astype(np.int32), len(rounds)),
+            "round": np.tile(rounds.astype(np.int16), len(users)),
+            "position": np.tile(positions.astype(np.int16), len(users)),
+            "item": items.astype(np.int32),
             "clicked": np.concatenate([clicks for _, clicks in shown], axis=1).ravel(),
-            "log_probability": log_probability.ravel().astype(np.float32),
+            "log_probability": np.log(np.maximum(probability, LEAST_PROBABILITY)).astype(np.float32),
             "diversity_gain": np.concatenate([s.diversity_gain for s, _ in shown], axis=1).ravel().astype(np.float32),
         }
     )

@@ -1,7 +1,7 @@
-"""Hyper-parameters from validation users, for every policy alike.
+"""Hyperparameters chosen on validation users, in the same way for every policy.
 
-`tune` sees a catalogue and validation people only; both are made inside the training users of a split, so no test
-user can have a say.
+`tune` sees only a catalog and validation users; both come from the training users of a split, so test users have no
+influence.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +16,7 @@ from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import Dataset
 from slatewise.lab.metrics import per_split, per_user
 from slatewise.lab.simulate import Session, simulate
-from slatewise.policies import make_policy
+from slatewise.policies import POLICIES, make_policy
 
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "logrank": {},
@@ -42,16 +42,16 @@ NEED_CO_LIKES = {"ease"}
 
 
 def train_catalog(
-    people: Dataset, settings: BprSettings, policies: Iterable[str], on_epoch: Callable[[], None] | None = None
+    training: Dataset, settings: BprSettings, policies: Iterable[str], on_epoch: Callable[[], None] | None = None
 ) -> Catalog:
-    """Train a catalogue with everything that these policies need."""
-    catalog = Catalog.train(people, settings, on_epoch)
-    return catalog.with_co_likes(people) if NEED_CO_LIKES & set(policies) else catalog
+    """Train a catalog with everything that these policies need."""
+    catalog = Catalog.train(training, settings, on_epoch)
+    return catalog.with_co_likes(training) if NEED_CO_LIKES & set(policies) else catalog
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One setting and what it reached on the validation users."""
+    """A combination of options and its metrics on the validation users."""
 
     options: dict[str, Any]
     precision: float
@@ -59,9 +59,14 @@ class Candidate:
     f: float
 
 
+def grid_of(policy: str) -> dict[str, tuple[Any, ...]]:
+    """Return the values to try for each option: ours, or a plug-in's own `tuning_grid` (nothing to tune if absent)."""
+    return GRIDS[policy] if policy in GRIDS else dict(getattr(POLICIES[policy], "tuning_grid", {}))
+
+
 def candidates(policy: str) -> Iterator[dict[str, Any]]:
-    """Yield every setting of a policy's grid."""
-    grid = GRIDS[policy]
+    """Yield every combination of options in a policy's grid."""
+    grid = grid_of(policy)
     for values in product(*grid.values()):
         yield dict(zip(grid, values, strict=True))
 
@@ -69,7 +74,7 @@ def candidates(policy: str) -> Iterator[dict[str, Any]]:
 def evaluate(
     policy: str, catalog: Catalog, validation: Dataset, session: Session, on_candidate: Callable[[], None] | None = None
 ) -> list[Candidate]:
-    """Try every setting on the validation users, best F first."""
+    """Evaluate every combination of options on the validation users, best F first."""
     results, n_shown = [], min(session.rounds * session.k, catalog.n_items)
     for options in candidates(policy):
         records = simulate(make_policy(policy, catalog, **options), validation, session)
@@ -82,5 +87,5 @@ def evaluate(
 
 
 def tune(policy: str, catalog: Catalog, validation: Dataset, session: Session) -> Candidate:
-    """Return the setting with the best F on the validation users."""
+    """Return the combination of options with the best F on the validation users."""
     return evaluate(policy, catalog, validation, session)[0]

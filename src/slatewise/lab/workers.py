@@ -1,7 +1,7 @@
 """Where tasks run: in this process, or in processes on this machine; the results are the same.
 
-A task is a function and its arguments. An argument that was shared reaches each worker once, as a parcel; the function
-gets what is in it.
+A task is a function and its arguments. An argument that is a broadcast reaches each worker once; the function gets its
+content.
 """
 
 import os
@@ -14,23 +14,23 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from slatewise.lab.parcels import Packed, Parcel, opened
+from slatewise.lab.broadcast import Broadcast, MemoryBroadcast, load_broadcast
 
 SINGLE_THREADED = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
-PATIENCE = 3
+MAX_FAILURES = 3
 
 Task = tuple[Any, ...]
 OnTask = Callable[[], None]
 
 
 class Workers(Protocol):
-    """Someone who runs tasks."""
+    """Anything that runs tasks."""
 
-    def share(self, packed: Packed) -> Parcel:
-        """Make something known to all workers; what is returned stands for it in tasks."""
+    def share(self, content: MemoryBroadcast) -> Broadcast:
+        """Make content available to all workers; tasks refer to it by what is returned."""
 
     def map(self, tasks: Sequence[Task]) -> list[Any]:
-        """Run every task; results come in the order of the tasks, and each is counted as it ends."""
+        """Run every task and count each as it ends; results are in the order of the tasks."""
 
     def __enter__(self) -> Self: ...
 
@@ -39,26 +39,28 @@ class Workers(Protocol):
     ) -> None: ...
 
 
-def perform(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run one task, with what is in the parcels instead of the parcels."""
-    return function(*(opened(one) if isinstance(one, Parcel) else one for one in arguments))
+def run_task(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a task; broadcasts among its arguments are replaced by their content."""
+    return function(
+        *(load_broadcast(argument) if isinstance(argument, Broadcast) else argument for argument in arguments)
+    )
 
 
-class Here:
-    """Everything is done in this process."""
+class InProcess:
+    """Runs all tasks in this process."""
 
     def __init__(self, on_task: OnTask) -> None:
         self.on_task = on_task
 
-    def share(self, packed: Packed) -> Parcel:
-        """Nothing has to travel."""
-        return packed
+    def share(self, content: MemoryBroadcast) -> Broadcast:
+        """Nothing has to be sent."""
+        return content
 
     def map(self, tasks: Sequence[Task]) -> list[Any]:
-        """Run one task after the other."""
-        return [self._done(perform(*task)) for task in tasks]
+        """Run one task after another."""
+        return [self._counted(run_task(*task)) for task in tasks]
 
-    def _done(self, result: Any) -> Any:
+    def _counted(self, result: Any) -> Any:
         self.on_task()
         return result
 
@@ -68,14 +70,14 @@ class Here:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let go of the data."""
-        opened.cache_clear()
+        """Release the data."""
+        load_broadcast.cache_clear()
 
 
-class Processes:
-    """Processes on this machine, which read what is shared from a folder; one that dies costs the tasks it had begun.
+class ProcessPool:
+    """Runs tasks in processes on this machine; if one dies, the tasks that were running are run again.
 
-    Libraries run single-threaded in them: parallelism is over tasks.
+    Broadcasts are read from a folder. Libraries run single-threaded, because parallelism is over tasks.
     """
 
     def __init__(self, number: int, on_task: OnTask) -> None:
@@ -85,30 +87,30 @@ class Processes:
         self.folder = TemporaryDirectory(prefix="slatewise-")
         self.pool = self._new_pool()
 
-    def share(self, packed: Packed) -> Parcel:
-        """Put the files where every process finds them."""
-        return packed.store(Path(self.folder.name) / packed.digest)
+    def share(self, content: MemoryBroadcast) -> Broadcast:
+        """Write the files to a folder that every process can read."""
+        return content.store(Path(self.folder.name) / content.digest)
 
     def map(self, tasks: Sequence[Task]) -> list[Any]:
-        """Run all tasks; what was under way when a process died runs again in new ones."""
+        """Run all tasks; those that were running when a process died are run again in new processes."""
         results: dict[int, Any] = {}
-        fruitless = 0
+        failures = 0
         while len(results) < len(tasks):
             before = len(results)
             results.update(self._attempt({n: task for n, task in enumerate(tasks) if n not in results}))
-            fruitless = 0 if len(results) > before else fruitless + 1
-            if fruitless == PATIENCE:
+            failures = 0 if len(results) > before else failures + 1
+            if failures == MAX_FAILURES:
                 raise ChildProcessError(
-                    f"worker processes died {PATIENCE} times in a row before any of {len(tasks) - before} tasks was "
-                    f"done; perhaps they were out of memory: try fewer workers"
+                    f"worker processes died {MAX_FAILURES} times in a row before finishing any of "
+                    f"{len(tasks) - before} tasks; if they ran out of memory, use fewer workers"
                 )
         return [results[number] for number in range(len(tasks))]
 
     def _attempt(self, tasks: dict[int, Task]) -> Iterator[tuple[int, Any]]:
-        """Yield results as they come, but none of tasks that were under way when a process died."""
+        """Yield results as they arrive, except those of tasks that were running when a process died."""
         broken = False
         try:
-            futures = {self.pool.submit(perform, *task): number for number, task in tasks.items()}
+            futures = {self.pool.submit(run_task, *task): number for number, task in tasks.items()}
         except BrokenProcessPool:
             futures, broken = {}, True
         for future in as_completed(futures):
@@ -130,7 +132,7 @@ class Processes:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let go of the processes, at once if something failed, and restore the environment."""
+        """Stop the processes, immediately if something failed, and restore the environment."""
         self.pool.shutdown(wait=kind is None, cancel_futures=kind is not None)
         self.folder.cleanup()
         for name, value in self.environment.items():

@@ -1,18 +1,17 @@
-"""The calibrated policy: an exact Gaussian belief about how a person's likes differ from the crowd's.
+"""The calibrated policy: an exact Gaussian belief about how a user's likes differ from those of all users.
 
 Where DC²B stands on logistic regression and the volume of item vectors, this policy stands on what was found to work
 better (docs/method.md): likes are y_i = μ_i + θ·t_i + noise of variance ψ_i, θ ~ N(0, I), so the belief is updated in
 closed form, and slates give up a little probability for categories that differ.
 """
 
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slatewise import belief
-from slatewise import slates as rules
 from slatewise.catalog import Catalog
 from slatewise.policies.protocol import (
     Booleans,
@@ -22,17 +21,14 @@ from slatewise.policies.protocol import (
     State,
     check_not_negative,
     check_share,
-    for_all,
-    for_one,
     sigmoid,
-    symmetric,
 )
 from slatewise.randomness import Streams
-from slatewise.slates import Available
+from slatewise.slates import Available, Choice, LinearItems, choose, pack_sets, rules, squared_lengths
 
 MOST_LIKED = 10
 LEAST_NOISE = 0.2
-PREPARED = ("stored_vectors", "bounds", "rates", "noise", "favourite_rate", "category_sets", "groups")
+PREPARED = ("items", "rates", "noise", "favorite_rate", "category_sets")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,74 +43,55 @@ class Calibrated:
     diversity: float = 0.5
     temperature: float = 0.0
     one_at_a_time = False
-    additive = True
 
     def __post_init__(self) -> None:
         check_share("diversity", self.diversity)
         check_not_negative("temperature", self.temperature)
 
     @cached_property
-    def vectors(self) -> Floats:
-        """The taste vectors t_i (n_items, rank), for batches."""
-        return self.catalog.taste_vectors.astype(np.float64)
-
-    @cached_property
-    def stored_vectors(self) -> rules.ItemVectors:
-        """The same as the catalogue has them, for one user."""
-        return rules.ItemVectors(self.catalog.taste_vectors)
-
-    @cached_property
-    def bounds(self) -> rules.LinearBounds:
-        """What bounds the gain of an item, its probability, as overlap only takes."""
-        return rules.LinearBounds.of(self.catalog.taste_vectors, self.rates)
+    def items(self) -> LinearItems:
+        """The taste vectors and rates as the slate rules take them; overlap only takes from a probability."""
+        return LinearItems.of(self.catalog.taste_vectors, self.rates, base=self.rates)
 
     @cached_property
     def rates(self) -> Floats:
-        """The share of the crowd μ_i that likes each item."""
+        """The share of users μ_i that likes each item."""
         return sigmoid(self.catalog.log_odds)
 
     @cached_property
     def noise(self) -> Floats:
         """What taste does not explain of each item's variance, ψ_i = μ_i(1 − μ_i) − |t_i|²; a share is always left."""
         variance = self.rates * (1.0 - self.rates)
-        unexplained = variance - rules.squared_lengths(self.catalog.taste_vectors)
+        unexplained = variance - squared_lengths(self.catalog.taste_vectors)
         return np.asarray(np.maximum(unexplained, LEAST_NOISE * variance))
 
     @cached_property
-    def favourite_rate(self) -> float:
-        """The mean rate of the crowd's ten favourites."""
+    def favorite_rate(self) -> float:
+        """The mean rate of the ten items that most users like."""
         return float(np.sort(self.rates)[-MOST_LIKED:].mean())
 
     @cached_property
-    def category_sets(self) -> rules.ItemVectors:
-        """The categories of each item as the slate rules want them."""
-        return rules.ItemVectors.of_sets(self.catalog.categories)
-
-    @cached_property
-    def groups(self) -> rules.SetGroups | None:
-        """The items by their categories, for one user; None if there are too many for that to pay."""
-        return rules.SetGroups.of(self.catalog.categories, self.catalog.taste_vectors, self.rates)
+    def category_sets(self) -> NDArray[np.uint64]:
+        """The categories of each item as the slate rules take them."""
+        return pack_sets(self.catalog.categories)
 
     def with_diversity(self, diversity: float) -> "Calibrated":
-        """Return the same policy with another diversity; everything prepared for serving is shared."""
-        check_share("diversity", diversity)
-        for name in PREPARED:
-            getattr(self, name)
-        twin = copy(self)
-        object.__setattr__(twin, "diversity", diversity)
-        return twin
+        """Return the same policy with another diversity; everything prepared is shared."""
+        other = replace(self, diversity=diversity)
+        vars(other).update({name: getattr(self, name) for name in PREPARED})
+        return other
 
     def overlap_weight(self, is_first: bool) -> float:
         """What one full overlap of categories costs, in probability.
 
-        The unit is the mean rate of the crowd's ten favourites, so the knob means the same on every catalogue. The
-        first slate asks about the crowd's favourites; it gives up relevance only in the upper half of the knob.
+        The unit is the mean rate of the ten most liked items, so the knob means the same on every catalog. The first
+        slate asks about items that most users like; it gives up relevance only in the upper half of the knob.
         """
         wanted = max(0.0, 2.0 * self.diversity - 1.0) if is_first else self.diversity
-        return wanted**2 * self.favourite_rate
+        return wanted**2 * self.favorite_rate
 
     def start(self, n_users: int) -> State:
-        """Everyone begins as the crowd: θ ~ N(0, I)."""
+        """Everyone begins with the average taste: θ ~ N(0, I)."""
         rank = self.catalog.taste_vectors.shape[1]
         return {
             "precision": np.tile(np.eye(rank), (n_users, 1, 1)),
@@ -129,58 +106,26 @@ class Calibrated:
             theta = belief.sample(beliefs, random.normal(beliefs.shift.shape[1]), self.temperature)
         else:
             theta = belief.mean(beliefs)
-        is_first = state["rounds"] == 0
-        if len(theta) == 1:
-            choice = self._choose_alone(theta[0], for_one(available, self.catalog.n_items), k, bool(is_first[0]))
-        else:
-            choice = self._choose(self._scores(theta), for_all(available, len(theta)), k, is_first)
+        choice = self._choose(theta, available, k, state["rounds"] == 0)
         shown = np.maximum(choice.items, 0)  # any item stands in for −1
         mean, variance = belief.logit_moments(beliefs, self._at(shown), self.rates.take(shown))
         probability = np.minimum(np.maximum(mean, 0.0), 1.0)
         return Slates(choice.items, probability, np.sqrt(variance), choice.variety)
 
-    def _choose_alone(self, theta: Floats, available: Available, k: int, is_first: bool) -> rules.Choice:
-        """Choose for one user."""
-
-        def scores(items: Integers) -> Floats:
-            return self.stored_vectors.products_to_rounding(items, theta) + self.rates.take(items)
-
-        weight = self.overlap_weight(is_first)
-        if weight > 0.0 and self.groups is not None and available.candidates is None:
-            return self.groups.choose(theta, available, scores, k, weight)
-        rule = rules.overlap_rule(weight)
-        return rules.choose_alone(self.bounds.promise(theta, available, scores), self.category_sets, k, rule)
-
-    def _scores(self, theta: Floats) -> Floats:
-        """Return the probability of every item (n_users, n_items)."""
-        scores: Floats = theta @ self.vectors.T
-        scores += self.rates
-        return scores
+    def _choose(self, theta: Floats, available: Booleans | Available, k: int, is_first: Booleans) -> Choice:
+        """Choose by sampled tastes (n_users, rank); is_first says who sees a first slate."""
+        weights = np.where(is_first, self.overlap_weight(True), self.overlap_weight(False))
+        return choose(self.items.linear(theta), rules.overlap(self.category_sets, weights), available, k)
 
     def _at(self, items: Integers) -> Floats:
         """Return the t_i of some items (n_users, k)."""
         return self.catalog.taste_vectors[items].astype(np.float64)
 
-    def _choose(self, scores: Floats, available: Booleans, k: int, is_first: Booleans) -> rules.Choice:
-        """Choose for those who see their first slate and for the others."""
-        choice = rules.nothing(len(scores), k)
-        for first in (True, False):
-            users = np.flatnonzero(is_first == first)
-            if users.size:
-                weight = self.overlap_weight(first)
-                part = rules.overlap_greedy(scores[users], self.category_sets, available[users], k, weight)
-                choice.put(users, part)
-        return choice
-
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """Add the evidence: Σ⁻¹ += Σ t tᵀ / ψ and Σ⁻¹m += Σ (y − μ) t / ψ, exact and in any order."""
         items = np.maximum(slates.items, 0)  # any item stands in for −1, with no weight
-        shown = self._at(items)
-        weights = (slates.items >= 0) / self.noise.take(items)
-        surprise = weights * (clicks - self.rates.take(items))
-        rows = shown.swapaxes(1, 2)
-        return {
-            "precision": state["precision"] + symmetric(np.matmul(rows * weights[:, None, :], shown)),
-            "shift": state["shift"] + np.matmul(rows, surprise[:, :, None])[:, :, 0],
-            "rounds": state["rounds"] + 1,
-        }
+        weights = (slates.items >= 0).astype(np.float64) / self.noise.take(items)
+        pulls = weights * (clicks.astype(np.float64) - self.rates.take(items))
+        vectors = self.catalog.taste_vectors.take(items, axis=0)
+        learned = belief.add_evidence(belief.Beliefs(state["precision"], state["shift"]), vectors, weights, pulls)
+        return {"precision": learned.precision, "shift": learned.shift, "rounds": state["rounds"] + 1}

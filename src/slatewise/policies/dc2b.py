@@ -7,7 +7,6 @@ from functools import cached_property
 import numpy as np
 
 from slatewise import belief
-from slatewise import slates as rules
 from slatewise.catalog import Catalog
 from slatewise.policies.protocol import (
     Booleans,
@@ -18,13 +17,9 @@ from slatewise.policies.protocol import (
     at_items,
     check_not_negative,
     check_positive,
-    for_all,
-    for_one,
-    log_sigmoid,
-    scaled_vectors,
 )
 from slatewise.randomness import Streams
-from slatewise.slates import Available
+from slatewise.slates import Available, Choice, LinearItems, choose, rules, squared_lengths
 
 PRIORS: dict[str, Callable[[Catalog, float], Floats]] = {
     "zero": lambda catalog, _length: np.zeros(catalog.dim),
@@ -47,7 +42,7 @@ class Dc2b:
 
     alpha: how much quality counts against variety (2); prior: where m starts, `zero` as Algorithm 1 says or the
     `population` mean; prior_variance: λ of Σ = λI; vector_length: the root mean square length of the x_i, which the
-    paper normalises without saying how; exposure_push: the 2α of (8), or another number; iterations of (7) to (9),
+    paper normalizes without saying how; exposure_push: the 2α of (8), or another number; iterations of (7) to (9),
     None to convergence; temperature τ of the sample θ̂ ~ N(m, τ²Σ).
     """
 
@@ -60,7 +55,6 @@ class Dc2b:
     iterations: int | None = None
     temperature: float = 1.0
     one_at_a_time = False
-    additive = False
 
     def __post_init__(self) -> None:
         check_prior(self.prior, self.prior_variance, self.vector_length)
@@ -68,26 +62,11 @@ class Dc2b:
         check_not_negative("temperature", self.temperature)
 
     @cached_property
-    def vectors(self) -> Floats:
-        """The item vectors x_i (n_items, dim), for batches."""
-        return scaled_vectors(self.catalog, self.vector_length)
-
-    @cached_property
-    def diversity_vectors(self) -> rules.ItemVectors:
-        """The vectors whose volume is variety: x_i itself, as in (2)."""
-        return rules.ItemVectors.of(self.vectors)
-
-    @cached_property
-    def stored_vectors(self) -> rules.ItemVectors:
-        """The catalogue's vectors, for one user: the x_i before they are scaled, which moves all gains alike."""
-        return rules.ItemVectors(self.catalog.vectors)
-
-    @cached_property
-    def bounds(self) -> rules.LinearBounds:
+    def items(self) -> LinearItems:
         """What bounds the gain of a stored vector, 2α·θ·x + log|x|², as log p is never positive."""
-        squared = rules.squared_lengths(self.catalog.vectors)
+        squared = squared_lengths(self.catalog.vectors)
         lengths = np.log(squared, where=squared > 0.0, out=np.full_like(squared, -np.inf))
-        return rules.LinearBounds.of(self.catalog.vectors, lengths)
+        return LinearItems.of(self.catalog.vectors, lengths)
 
     def start(self, n_users: int) -> State:
         """Every user begins with N(m, λI)."""
@@ -95,35 +74,18 @@ class Dc2b:
         return _state(belief.start(n_users, mean, self.prior_variance * np.eye(self.catalog.dim)))
 
     def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
-        """Sample θ̂ and maximise f(S) = ∏ p_i det(L_S) greedily, in the log domain."""
+        """Sample θ̂ and maximize f(S) = ∏ p_i det(L_S) greedily, in the log domain."""
         beliefs = belief.Beliefs(**state)
         theta = belief.sample(beliefs, random.normal(self.catalog.dim), self.temperature)
-        choose = self._choose_alone if len(theta) == 1 else self._choose_together
-        items, gain = choose(theta, available, k)
-        probability = belief.click_probability(*belief.logit_moments(beliefs, self._at(items)))
-        return Slates(items, *probability, gain)
+        choice = self._choose(theta, available, k)
+        shown = self._at(choice.items)
+        probability = belief.click_probability(*belief.logit_moments(beliefs, shown))
+        return Slates(choice.items, *probability, choice.variety + _first_gains(shown) * (choice.items >= 0))
 
-    def _choose_together(self, theta: Floats, available: Booleans | Available, k: int) -> tuple[Integers, Floats]:
-        """Choose items for a batch of users, and say what variety adds."""
-        scores = self._scores(theta @ self.vectors.T)
-        choice = rules.dpp_greedy(scores, self.diversity_vectors, for_all(available, len(theta)), k)
-        return choice.items, choice.variety
-
-    def _choose_alone(self, theta: Floats, available: Booleans | Available, k: int) -> tuple[Integers, Floats]:
-        """Choose items for one user; variety is that of the stored vectors plus that of their scale."""
-        weights = self.vector_length * theta[0]
-
-        def scores(items: Integers) -> Floats:
-            return self._scores(self.stored_vectors.products(items, weights))
-
-        promise = self.bounds.promise(2.0 * self.alpha * weights, for_one(available, self.catalog.n_items), scores)
-        choice = rules.choose_alone(promise, self.stored_vectors, k, rules.volume_rule)
-        has_direction = at_items(self.catalog.vectors, choice.items).any(axis=2) & (choice.items >= 0)
-        return choice.items, choice.variety + 2.0 * np.log(self.vector_length) * has_direction
-
-    def _scores(self, logits: Floats) -> Floats:
-        """Return what an item adds to log f before variety."""
-        return 2.0 * self.alpha * logits + log_sigmoid(logits)
+    def _choose(self, theta: Floats, available: Booleans | Available, k: int) -> Choice:
+        """Choose by the catalog's vectors, the x_i before they are scaled, which moves all gains alike."""
+        scores = self.items.logistic(self.vector_length * theta, 2.0 * self.alpha)
+        return choose(scores, rules.volume(self.items.features), available, k)
 
     def _at(self, items: Integers) -> Floats:
         """Return the x_i of chosen items (n_users, k)."""
@@ -133,9 +95,16 @@ class Dc2b:
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """Equations (7) to (9)."""
         push = 2.0 * self.alpha if self.exposure_push is None else self.exposure_push
-        feedback = belief.Feedback.of(self._at(slates.items), clicks, weights=slates.items >= 0)
+        weights = (slates.items >= 0).astype(np.float64)
+        feedback = belief.Feedback(self._at(slates.items), clicks.astype(np.float64), np.zeros(weights.shape), weights)
         beliefs = belief.Beliefs(**state)
         return _state(belief.update(beliefs, feedback, exposure_push=push, iterations=self.iterations))
+
+
+def _first_gains(shown: Floats) -> Floats:
+    """Return the log|x|² that vectors (n_users, k, dim) add to log f on an empty slate; zero vectors add nothing."""
+    squared = np.square(shown).sum(axis=2)
+    return np.log(squared, where=squared > 0.0, out=np.zeros_like(squared))
 
 
 def _state(beliefs: belief.Beliefs) -> State:

@@ -5,28 +5,28 @@ from functools import cached_property
 
 import numpy as np
 
-from slatewise import slates as rules
 from slatewise.catalog import Catalog, CatalogError
-from slatewise.policies.protocol import Booleans, Floats, Slates, State, check_positive, for_all, sigmoid
+from slatewise.policies.protocol import Booleans, Floats, Slates, State, check_positive, sigmoid
 from slatewise.randomness import Streams
-from slatewise.slates import Available
+from slatewise.slates import Available, top_k
 
 
 @dataclass(frozen=True, eq=False)
 class Ease:
     """Popularity until the first click, then clicks @ B with B = I − P / diag(P), P = (G + λI)⁻¹, G the co-likes.
 
-    The catalogue must hold the co-likes of its training users: `catalog.with_co_likes(dataset)`.
+    The catalog must hold the co-likes of its training users: `catalog.with_co_likes(dataset)`.
     """
 
     catalog: Catalog
     regularisation: float = 300.0
     one_at_a_time = False
-    additive = True
 
     def __post_init__(self) -> None:
         if self.catalog.co_likes is None:
-            raise CatalogError("ease needs co-likes, which this catalogue has not: use catalog.with_co_likes(dataset)")
+            raise CatalogError(
+                "ease needs co-likes, which this catalog does not hold; use catalog.with_co_likes(dataset)"
+            )
         check_positive("regularisation", self.regularisation)
 
     @cached_property
@@ -49,7 +49,7 @@ class Ease:
         del random
         rates = sigmoid(self.catalog.log_odds)
         scores = np.where(state["clicks"][:, None] > 0, state["folded"], rates)
-        choice = rules.top_k(scores, for_all(available, len(scores)), k)
+        choice = top_k(scores, available, k)
         unknown = np.full(choice.items.shape, np.nan)
         return Slates(choice.items, unknown, unknown, np.zeros(choice.items.shape))
 
@@ -57,9 +57,9 @@ class Ease:
         """Add the row of B of every clicked item."""
         clicked = clicks & (slates.items >= 0)
         folded = state["folded"].copy()
-        for place in range(slates.items.shape[1]):
-            users = np.flatnonzero(clicked[:, place])
-            folded[users] += self.weights[slates.items[users, place]]
+        for position in range(slates.items.shape[1]):
+            users = np.flatnonzero(clicked[:, position])
+            folded[users] += self.weights[slates.items[users, position]]
         return {"folded": folded, "clicks": state["clicks"] + clicked.sum(axis=1)}
 
 

@@ -1,15 +1,13 @@
 """EC-Bandit (Qi et al. 2018): a click needs examination and relevance, P(click) = σ(x·θ_C) σ(x·θ_E)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slatewise import belief
-from slatewise import slates as rules
 from slatewise.catalog import Catalog
+from slatewise.compiled import compiled
 from slatewise.policies.dc2b import PRIORS, check_prior
 from slatewise.policies.protocol import (
     Booleans,
@@ -18,16 +16,11 @@ from slatewise.policies.protocol import (
     Slates,
     State,
     at_items,
-    for_all,
-    for_one,
-    scaled_vectors,
     sigmoid,
 )
 from slatewise.randomness import Streams
-from slatewise.slates import Available
-
-LEAST_LOGIT = -40.0  # products of two exponentials stay finite in float32
-ROUNDING = 1e-5  # far above what float32 can lose in a few operations
+from slatewise.slates import Available, item_vectors, top_k
+from slatewise.slates.kernels import Vectors, product
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,25 +39,14 @@ class EcBandit:
     vector_length: float = 1.25
     soft_negatives: bool = False
     one_at_a_time = True
-    additive = False
 
     def __post_init__(self) -> None:
         check_prior(self.prior, self.prior_variance, self.vector_length)
 
     @cached_property
-    def vectors(self) -> Floats:
-        """The item vectors x_i (n_items, dim), for batches."""
-        return scaled_vectors(self.catalog, self.vector_length)
-
-    @cached_property
-    def stored_vectors(self) -> rules.ItemVectors:
-        """The catalogue's vectors, for one user: the x_i before they are scaled."""
-        return rules.ItemVectors(self.catalog.vectors)
-
-    @cached_property
-    def bounds(self) -> rules.LinearBounds:
-        """The products of one parameter with all stored vectors."""
-        return rules.LinearBounds.of(self.catalog.vectors, np.zeros(self.catalog.n_items))
+    def vectors(self) -> Vectors:
+        """The catalog's vectors, the x_i before they are scaled, as the slate rules take them."""
+        return item_vectors(self.catalog.vectors)
 
     def start(self, n_users: int) -> State:
         """Both parameters begin with N(m, λI)."""
@@ -80,34 +62,16 @@ class EcBandit:
             belief.sample(relevance, normals[:, : self.catalog.dim]),
             belief.sample(examination, normals[:, self.catalog.dim :]),
         )
-        choice = self._choose(sampled, available, k)
-        relevant, examined = self._probabilities(self._at(choice.items), relevance, examination)
-        unknown = np.full(choice.items.shape, np.nan)
-        return Slates(choice.items, relevant * examined, unknown, np.zeros(choice.items.shape))
+        items = top_k(self._scores(sampled), available, k).items
+        relevant, examined = self._probabilities(self._at(items), relevance, examination)
+        unknown = np.full(items.shape, np.nan)
+        return Slates(items, relevant * examined, unknown, np.zeros(items.shape))
 
-    def _choose(self, sampled: tuple[Floats, Floats], available: Booleans | Available, k: int) -> rules.Choice:
-        """Choose the items whose −1/p is largest, p the probability of a click."""
-        if len(sampled[0]) == 1:
-            return self._choose_alone(sampled, for_one(available, self.catalog.n_items), k)
-        unlikely = _inverse_sigmoid(sampled[0] @ self.vectors.T)
-        unlikely *= _inverse_sigmoid(sampled[1] @ self.vectors.T)
-        return rules.top_k(np.negative(unlikely, out=unlikely), for_all(available, len(unlikely)), k)
-
-    def _choose_alone(self, sampled: tuple[Floats, Floats], available: Available, k: int) -> rules.Choice:
-        """Choose for one user; an error of a logit changes 1/σ by at most that part of it."""
-        weights = [self.vector_length * one[0] for one in sampled]
-
-        def scores(items: Integers) -> Floats:
-            logits = [self.stored_vectors.products(items, one) for one in weights]
-            unlikely: Floats = _inverse_sigmoid(logits[0]) * _inverse_sigmoid(logits[1])
-            return -unlikely
-
-        parts = [self.bounds.promise(one, available, scores) for one in weights]
-        unlikely = [_inverse_sigmoid(np.maximum(part.values, LEAST_LOGIT)) for part in parts]
-        error = float(np.expm1(parts[0].error + parts[1].error)) + ROUNDING
-        values = unlikely[0] * unlikely[1] / (-1.0 - error)
-        values[parts[0].values == -np.inf] = -np.inf
-        return rules.top_k_alone(replace(parts[0], values=values, error=0.0 if error < np.inf else np.inf), k)
+    def _scores(self, sampled: tuple[Floats, Floats]) -> Floats:
+        """Return −1/p (n_users, n_items), p the probability of a click."""
+        scores = np.empty((len(sampled[0]), self.catalog.n_items))
+        fill_scores(self.vectors, self.vector_length * sampled[0], self.vector_length * sampled[1], scores)
+        return scores
 
     def _at(self, items: Integers) -> Floats:
         """Return the x_i of chosen items (n_users, k)."""
@@ -128,20 +92,21 @@ class EcBandit:
         here = (slates.items >= 0).astype(np.float64)
         relevant, examined = self._probabilities(shown, relevance, examination)
         latent = examined * (1.0 - relevant) / np.maximum(1.0 - relevant * examined, 1e-12)
-        weight = np.where(clicks, 1.0, latent) * here if self.soft_negatives else here
+        expected, offsets = np.where(clicks, 1.0, latent), np.zeros(here.shape)
+        weight = expected * here if self.soft_negatives else here
         return _state(
-            belief.update(relevance, belief.Feedback.of(shown, clicks, weights=weight)),
-            belief.update(examination, belief.Feedback.of(shown, np.where(clicks, 1.0, latent), weights=here)),
+            belief.update(relevance, belief.Feedback(shown, clicks.astype(np.float64), offsets, weight)),
+            belief.update(examination, belief.Feedback(shown, expected, offsets, here)),
         )
 
 
-def _inverse_sigmoid(logits: NDArray[Any]) -> NDArray[Any]:
-    """Overwrite logits z with 1 / σ(z) = 1 + exp(−z), bounded so that products of two stay finite."""
-    np.negative(logits, out=logits)
-    np.minimum(logits, 300.0, out=logits)
-    np.exp(logits, out=logits)
-    logits += 1.0
-    return logits
+@compiled
+def fill_scores(vectors: Vectors, relevance: Floats, examination: Floats, scores: Floats) -> None:
+    """Fill in −1/p = −(1 + exp(−x·θ_C))(1 + exp(−x·θ_E)) of all users and items, bounded so that it stays finite."""
+    for user in range(scores.shape[0]):
+        for item in range(scores.shape[1]):
+            relevant, examined = product(vectors, item, relevance[user]), product(vectors, item, examination[user])
+            scores[user, item] = -(1.0 + np.exp(min(-relevant, 300.0))) * (1.0 + np.exp(min(-examined, 300.0)))
 
 
 def _beliefs(state: State) -> tuple[belief.Beliefs, belief.Beliefs]:

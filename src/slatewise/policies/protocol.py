@@ -1,4 +1,7 @@
-"""What a policy is: three pure functions over the state of a batch of users."""
+"""What a policy is, three pure functions over the state of a batch of users, and what helps to write one.
+
+The helpers are public: a policy of your own may use them as the shipped ones do (examples/custom_policy.py).
+"""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -8,7 +11,25 @@ from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
 from slatewise.randomness import Streams
-from slatewise.slates import Available
+from slatewise.slates import Available, as_table
+
+__all__ = [
+    "Booleans",
+    "Floats",
+    "Integers",
+    "Policy",
+    "Slates",
+    "State",
+    "as_table",
+    "at_items",
+    "check_not_negative",
+    "check_positive",
+    "check_share",
+    "log_sigmoid",
+    "pick",
+    "sigmoid",
+    "symmetric",
+]
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -20,7 +41,7 @@ State = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Slates:
-    """Chosen items (n_users, k), −1 where the catalogue ran out, and why: each array (n_users, k).
+    """Chosen items (n_users, k), −1 where the catalog ran out, and why: each array (n_users, k).
 
     probability and deviation describe the click probability the policy believes in (NaN where it has no belief);
     diversity_gain is what the item added to the variety of its slate, in the units of the policy's rule.
@@ -33,7 +54,7 @@ class Slates:
 
 
 class Policy(Protocol):
-    """A way to choose slates and to learn from clicks; it holds configuration and catalogue, never users."""
+    """A way to choose slates and to learn from clicks; it holds configuration and catalog, never users."""
 
     @property
     def catalog(self) -> Catalog:
@@ -41,11 +62,7 @@ class Policy(Protocol):
 
     @property
     def one_at_a_time(self) -> bool:
-        """Whether each item must be answered before the next one is chosen."""
-
-    @property
-    def additive(self) -> bool:
-        """Whether a slate and its clicks teach the same whatever was known: state after = state before + evidence."""
+        """Whether the user must react to each item before the next one is chosen."""
 
     def start(self, n_users: int) -> State:
         """Return the state of users never seen before."""
@@ -53,29 +70,12 @@ class Policy(Protocol):
     def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Choose min(k, available) distinct available items for each user.
 
-        `available` is a table (n_users, n_items), or for a single user an `Available`: exclusions and candidates by
-        number, which costs nothing that grows with the catalogue. Both ways choose the same items.
+        `available` is a boolean array (n_users, n_items), or for a single user an `Available`: exclusions and
+        candidates by number, which costs nothing that grows with the catalog. Both ways choose the same items.
         """
 
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
-        """Learn from what was clicked (n_users, k); a place without an item teaches nothing."""
-
-
-def for_one(available: Booleans | Available, n_items: int) -> Available:
-    """Return what a single user may see."""
-    one = Available.one_row(available)
-    if one.n_items != n_items:
-        raise ValueError(f"available speaks of {one.n_items} items; this catalogue has {n_items}")
-    return one
-
-
-def for_all(available: Booleans | Available, n_users: int) -> Booleans:
-    """Return what each of several users may see, as a table (n_users, n_items)."""
-    if not isinstance(available, Available):
-        return available
-    if n_users != 1:
-        raise ValueError(f"Available says what one user may see, but there are {n_users}; give a table of booleans")
-    return available.table()
+        """Learn from what was clicked (n_users, k); a position without an item teaches nothing."""
 
 
 def check_positive(name: str, value: float) -> None:
@@ -96,20 +96,21 @@ def check_not_negative(name: str, value: float) -> None:
         raise ValueError(f"{name} is {value}; give 0 or a positive number")
 
 
-def scaled_vectors(catalog: Catalog, length: float) -> Floats:
-    """Return the item vectors in float64, scaled to this root mean square length (a catalogue's own is 1)."""
-    check_positive("vector_length", length)
-    scaled: Floats = catalog.vectors.astype(np.float64) * length
-    return scaled
-
-
 def at_items(table: NDArray[Any], items: Integers) -> NDArray[Any]:
-    """Pick from a table the rows (n_items, ...) of chosen items; any row stands in for −1."""
+    """Pick from a table (n_items, ...) the rows of chosen items (n_users, k); any row stands in for −1.
+
+    >>> at_items(np.array([10, 20, 30]), np.array([[2, 0, -1]])).tolist()
+    [[30, 10, 10]]
+    """
     return table[np.maximum(items, 0)]
 
 
 def pick(scores: NDArray[Any], items: Integers) -> NDArray[Any]:
-    """Pick from (n_users, n_items) the entries of chosen items (n_users, k)."""
+    """Pick from (n_users, n_items) the entries of chosen items (n_users, k); any entry stands in for −1.
+
+    >>> pick(np.array([[0.1, 0.2], [0.3, 0.4]]), np.array([[1], [0]])).tolist()
+    [[0.2], [0.3]]
+    """
     return np.take_along_axis(scores, np.maximum(items, 0), axis=1)
 
 
@@ -120,11 +121,19 @@ def symmetric(matrices: Floats) -> Floats:
 
 
 def sigmoid(logits: NDArray[Any]) -> Floats:
-    """Return 1 / (1 + exp(−z)) without overflow (equation 3)."""
+    """Return 1 / (1 + exp(−z)) without overflow (equation 3).
+
+    >>> sigmoid(np.array([-1000.0, 0.0, 1000.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * logits)), dtype=np.float64)
 
 
 def log_sigmoid(logits: NDArray[Any]) -> Floats:
-    """Return log σ(z) = −log(1 + exp(−z)) without overflow or underflow."""
+    """Return log σ(z) = −log(1 + exp(−z)) without overflow or underflow.
+
+    >>> log_sigmoid(np.array([-1000.0, 1000.0])).tolist()
+    [-1000.0, 0.0]
+    """
     negative: Floats = np.minimum(logits, 0.0)
     return np.asarray(negative - np.log1p(np.exp(-np.abs(logits))), dtype=np.float64)

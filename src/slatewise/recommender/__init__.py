@@ -11,7 +11,7 @@ from typing import Any, Self
 from slatewise.catalog import Catalog
 from slatewise.policies import Policy
 from slatewise.recommender import state_codec
-from slatewise.recommender.assignment import assigned_policy, compare_policies, policy_shares
+from slatewise.recommender.experiments import compare_policies
 from slatewise.recommender.explain import user_view
 from slatewise.recommender.feedback import FeedbackEvent, close_expired_slate, record_feedback
 from slatewise.recommender.profile import ProfileCache, fold, load_profile, tally_by_slate
@@ -20,11 +20,10 @@ from slatewise.recommender.recommend import (
     Serving,
     SlateRequest,
     check_id,
-    draft_and_record,
     draft_slate,
     record_slate,
 )
-from slatewise.recommender.served_catalog import ServedCatalog
+from slatewise.recommender.served_catalog import ServedCatalog, policy_shares
 from slatewise.recommender.types import (
     ConflictError,
     PolicyResult,
@@ -39,7 +38,7 @@ from slatewise.recommender.types import (
 )
 from slatewise.store import Store, StoreDamagedError, open_store
 from slatewise.store.export import export_user
-from slatewise.store.protocol import CLOSED, ItemId, Transaction, UserRecord
+from slatewise.store.protocol import CLOSED, ItemId, StoreUnavailableError, Transaction, UserRecord
 
 __all__ = [
     "ConflictError",
@@ -88,8 +87,8 @@ class Recommender:
     3
     """
 
-    max_drafts = 3
-    """How many drafts of a slate may go stale before it is chosen while other writers of the user wait."""
+    max_attempts = 100
+    """How often a slate is drafted again because the user changed while it was chosen."""
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class Recommender:
         self.reward_wait = reward_wait
         served = self._prepare(catalog)
         opened = open_store(store) if isinstance(store, str) else store
-        self._serving = Serving(served, self.shares, opened, ProfileCache(CACHED_USERS), seed, clock)
+        self._serving = Serving(served, opened, ProfileCache(CACHED_USERS), seed, clock)
 
     @property
     def catalog(self) -> Catalog:
@@ -179,11 +178,11 @@ class Recommender:
         [1]
         """
         request = _request(user, k, diversity, candidates, exclude, categories, policy, replaces)
-        for _ in range(self.max_drafts):
+        for _ in range(self.max_attempts):
             slate = self.record(self.draft(request)).result()
             if slate is not None:
                 return slate
-        return self.recommend_later(request).result()
+        raise StoreUnavailableError("this user changes too often to be served now; try again later")
 
     def preview(
         self,
@@ -235,13 +234,6 @@ class Recommender:
         Its result is None if the catalog or anything about the user changed since it was chosen: then draft again.
         """
         return self.store.write(lambda transaction: record_slate(self._serving, transaction, draft))
-
-    def recommend_later(self, request: SlateRequest) -> Future[Slate]:
-        """Queue a slate to be chosen and recorded in one transaction, for a user whose drafts keep going stale.
-
-        Other writers may have to wait while it is chosen, so try `draft` and `record` before.
-        """
-        return self.store.write(lambda transaction: draft_and_record(self._serving, transaction, request))
 
     def feedback(
         self,
@@ -317,7 +309,7 @@ class Recommender:
         """
         check_id("user", user)
         served = self._serving.served
-        policy = served.policy(assigned_policy(user, self.shares))
+        policy = served.policy(served.assigned_policy(user))
         history, events = self.store.read(lambda t: (t.slates_of(user), t.feedback_of(user)))
         return user_view(served, policy, user, history, tally_by_slate(events))
 
@@ -366,7 +358,7 @@ class Recommender:
     def rebuild(self, user: str) -> None:
         """Learn the belief about a user again from the log; nothing is written about a user never seen."""
         serving = self._serving
-        policy = serving.served.policy(assigned_policy(user, self.shares))
+        policy = serving.served.policy(serving.served.assigned_policy(user))
 
         def job(transaction: Transaction) -> None:
             record = transaction.lock(user)

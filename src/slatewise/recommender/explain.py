@@ -1,4 +1,4 @@
-"""Why items are on a slate, and what is believed about a user: taste by category, and its path in two dimensions."""
+"""What is believed about a user: taste by category, and the path of the belief in two dimensions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,13 @@ from slatewise.policies.c2ucb import C2Ucb
 from slatewise.policies.calibrated import Calibrated
 from slatewise.policies.dc2b import Dc2b
 from slatewise.recommender.profile import NO_ITEMS, Clicks, clicked_items, fold, recent_likes
-from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
-from slatewise.recommender.types import EXPLORING, POPULAR, SIMILAR, CategoryView, Round, UserView
+from slatewise.recommender.served_catalog import ServedCatalog, ServedPolicy
+from slatewise.recommender.types import CategoryView, Round, UserView
 from slatewise.store.protocol import CLOSED, SlateRecord
 
 Floats = NDArray[np.float64]
 Point = tuple[float | None, float | None]
 
-SIMILAR_COSINE = 0.5
 MAX_ROUNDS = 100
 MAX_LIKED = 20
 
@@ -44,30 +43,6 @@ BELIEF_LAYOUTS: dict[type, BeliefLayout] = {
     C2Ucb: BeliefLayout("gram", "reward", lambda catalog: catalog.vectors),
 }
 """The policies whose belief can be shown."""
-
-
-def reasons(served: ServedCatalog, numbers: Integers, liked: tuple[int, ...]) -> list[tuple[str, int | None]]:
-    """Return the reason for each item, and the number of the liked item that it is similar to, if that is the reason.
-
-    Similar means a cosine of taste vectors of at least SIMILAR_COSINE; popular is the most liked tenth of the catalog.
-    """
-    catalog = served.catalog
-    result: list[tuple[str, int | None]] = [
-        (POPULAR if odds >= served.popular_log_odds else EXPLORING, None) for odds in catalog.log_odds[numbers].tolist()
-    ]
-    if not liked:
-        return result
-    known = np.array(liked)
-    cosines = _units(catalog.taste_vectors[numbers]) @ _units(catalog.taste_vectors[known]).T
-    closest = cosines.argmax(axis=1)
-    for position in np.flatnonzero(cosines[np.arange(len(numbers)), closest] >= SIMILAR_COSINE).tolist():
-        result[position] = (SIMILAR, int(known[closest[position]]))
-    return result
-
-
-def _units(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    return np.asarray(vectors / np.where(lengths > 0.0, lengths, 1.0)[:, None])
 
 
 def user_view(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.policies import State
+from slatewise.randomness import user_keys
 from slatewise.recommender import state_codec
 from slatewise.recommender.served_catalog import ServedCatalog, ServedPolicy
 from slatewise.store.protocol import (
@@ -43,10 +44,12 @@ class UserProfile:
     """A user under a policy: everything shown (item numbers, oldest first), recent likes, and what was learned.
 
     The state has learned the closed slates before the `pending` ones, which are open or not learned yet and whose
-    clicks are kept by slate id. The belief in the store covers the slates before number `saved`.
+    clicks are kept by slate id. The belief in the store covers the slates before number `saved`. `random_key` seeds
+    the user's random numbers.
     """
 
     version: str
+    random_key: NDArray[np.uint64]
     policy: ServedPolicy
     state: State
     n_slates: int
@@ -57,9 +60,9 @@ class UserProfile:
     saved: int = 0
 
     @classmethod
-    def of_new_user(cls, policy: ServedPolicy) -> "UserProfile":
+    def of_new_user(cls, user: str, policy: ServedPolicy) -> "UserProfile":
         """Return the profile of a user never seen."""
-        return cls("", policy, policy.start, 0, NO_ITEMS, (), (), {})
+        return cls("", user_keys([user]), policy, policy.start, 0, NO_ITEMS, (), (), {})
 
     @property
     def covers(self) -> int:
@@ -115,6 +118,7 @@ def load_profile(
     pending = tuple(slate for slate in shown if slate.number >= covers)
     profile = UserProfile(
         version=user.version,
+        random_key=user_keys([user.user]),
         policy=policy,
         state=state,
         n_slates=max((slate.number + 1 for slate in slates), default=0),

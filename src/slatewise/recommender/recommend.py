@@ -6,7 +6,7 @@ written about the user in the meantime; then nothing is recorded, and the slate 
 
 import math
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.policies import Available, Slates
-from slatewise.randomness import Streams, user_keys
-from slatewise.recommender import explain
-from slatewise.recommender.assignment import assigned_policy
+from slatewise.randomness import Streams
 from slatewise.recommender.profile import (
     SAVE_EVERY,
     ProfileCache,
@@ -27,7 +25,7 @@ from slatewise.recommender.profile import (
     load_profile,
 )
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
-from slatewise.recommender.types import RequestError, Slate, SlateItem
+from slatewise.recommender.types import EXPLORING, POPULAR, SIMILAR, RequestError, Slate, SlateItem
 from slatewise.slates import jaccard
 from slatewise.store.protocol import (
     OPEN,
@@ -42,6 +40,7 @@ from slatewise.store.protocol import (
 
 MAX_ITEMS = 500
 MAX_ID_LENGTH = 256
+SIMILAR_COSINE = 0.5
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,6 @@ class Serving:
     """What recommending needs; replaced as a whole when the catalog changes."""
 
     served: ServedCatalog
-    shares: Mapping[str, float]
     store: Store
     profiles: ProfileCache
     seed: int
@@ -86,7 +84,7 @@ class Serving:
 
     def policy_for(self, request: SlateRequest) -> ServedPolicy:
         """Return the policy that a request is served by."""
-        return self.served.policy(request.policy or assigned_policy(request.user, self.shares))
+        return self.served.policy(request.policy or self.served.assigned_policy(request.user))
 
     def save(self, transaction: Transaction, user: str, profile: UserProfile) -> None:
         """Write a user under a new version, with the belief if that is due, and cache the profile."""
@@ -99,7 +97,7 @@ class Serving:
 
     def count(self, transaction: Transaction, slate: SlateRecord, more: PolicyCounts) -> None:
         """Add to the counts of a policy; only where it was assigned, so that policies can be compared."""
-        if slate.policy == assigned_policy(slate.user, self.shares):
+        if slate.policy == self.served.assigned_policy(slate.user):
             transaction.count(slate.user, slate.policy, more)
 
     def close(self, transaction: Transaction, slate: SlateRecord, n_clicks: int) -> None:
@@ -127,10 +125,10 @@ class Draft:
     variety: float
 
 
-def draft_slate(serving: Serving, request: SlateRequest, transaction: Transaction | None = None) -> Draft:
-    """Choose a slate for a user as known now, read within a transaction or from the store."""
+def draft_slate(serving: Serving, request: SlateRequest) -> Draft:
+    """Choose a slate for a user as known now."""
     served, policy = serving.served, serving.policy_for(request)
-    load = partial(_load, serving, transaction, request.user, policy)
+    load = partial(_load, serving, request.user, policy)
     known = serving.profiles.get(request.user)
     if known is None or known.policy is not policy:
         known = load()
@@ -140,7 +138,7 @@ def draft_slate(serving: Serving, request: SlateRequest, transaction: Transactio
     closing, closed = close_open(known, serving.clock())
     profile = learn_closed(closing, served)
     available, repeats = available_items(served, profile.shown, request)
-    random = Streams(serving.seed, user_keys([request.user]), profile.n_slates)
+    random = Streams(serving.seed, profile.random_key, profile.n_slates)
     chosen = policy.with_diversity(request.diversity).select(profile.state, available, request.k, random)
     numbers = chosen.items[0][chosen.items[0] >= 0]
     if not len(numbers):
@@ -158,18 +156,7 @@ def record_slate(serving: Serving, transaction: Transaction, draft: Draft) -> Sl
     if draft.served is not serving.served or version != draft.profile.version:
         serving.profiles.keep_only(user, version)
         return None
-    return _write(serving, transaction, draft)
-
-
-def draft_and_record(serving: Serving, transaction: Transaction, request: SlateRequest) -> Slate:
-    """Choose a slate and record it while no other writer can change the user."""
-    serving.profiles.keep_only(request.user, transaction.lock(request.user).version)
-    return _write(serving, transaction, draft_slate(serving, request, transaction))
-
-
-def _write(serving: Serving, transaction: Transaction, draft: Draft) -> Slate:
-    """Write a draft, and what it withdraws and closes, for a user who is locked and as the draft knows them."""
-    user, profile, now = draft.request.user, draft.profile, serving.clock()
+    profile, now = draft.profile, serving.clock()
     if draft.withdrawn is not None:
         transaction.update_slate(draft.withdrawn)
     for closed, n_clicks in draft.closed:
@@ -189,16 +176,14 @@ def _write(serving: Serving, transaction: Transaction, draft: Draft) -> Slate:
     return Slate(slate.slate_id, slate.user, slate.number, slate.policy, slate.variety, draft.items)
 
 
-def _load(
-    serving: Serving, transaction: Transaction | None, user: str, policy: ServedPolicy, without: str | None = None
-) -> UserProfile:
+def _load(serving: Serving, user: str, policy: ServedPolicy, without: str | None = None) -> UserProfile:
     def job(transaction: Transaction) -> UserProfile:
         record = transaction.lock(user)
         if record == UserRecord(user):
-            return UserProfile.of_new_user(policy)
+            return UserProfile.of_new_user(user, policy)
         return load_profile(transaction, record, serving.served, policy, without=without)
 
-    profile = serving.store.read(job) if transaction is None else job(transaction)
+    profile = serving.store.read(job)
     if profile.saved == 0 and profile.covers > SAVE_EVERY:
         serving.profiles.count_rebuilt()
     return profile
@@ -231,10 +216,10 @@ def available_items(served: ServedCatalog, shown: Integers, request: SlateReques
     if candidates is not None:
         excluded = excluded[_is_in(excluded, candidates)]
         seen = seen[_is_in(seen, candidates)]
-    n_candidates = (served.catalog.n_items if candidates is None else len(candidates)) - len(excluded)
+    n_candidates = (served.n_items if candidates is None else len(candidates)) - len(excluded)
     returning = max(0, min(request.k, n_candidates) - (n_candidates - len(seen)))
     hidden = np.concatenate([excluded, seen[returning:]])
-    return Available(served.catalog.n_items, hidden, candidates), returning > 0
+    return Available(served.n_items, hidden, candidates), returning > 0
 
 
 def _candidates(served: ServedCatalog, request: SlateRequest) -> Integers | None:
@@ -263,7 +248,7 @@ def describe(served: ServedCatalog, chosen: Slates, liked: tuple[int, ...]) -> t
         _finite(chosen.probability[0]),
         _finite(chosen.deviation[0]),
         chosen.diversity_gain[0].tolist(),
-        explain.reasons(served, numbers, liked),
+        reasons(served, numbers, liked),
         strict=False,
     )
     items = []
@@ -272,6 +257,30 @@ def describe(served: ServedCatalog, chosen: Slates, liked: tuple[int, ...]) -> t
         because = (None, None) if source is None else served.label(source)[:2]
         items.append(SlateItem(item, title, categories, probability, deviation, gain, reason, *because))
     return tuple(items)
+
+
+def reasons(served: ServedCatalog, numbers: Integers, liked: tuple[int, ...]) -> list[tuple[str, int | None]]:
+    """Return the reason for each item, and the number of the liked item that it is similar to, if that is the reason.
+
+    Similar means a cosine of taste vectors of at least SIMILAR_COSINE; popular is the most liked tenth of the catalog.
+    """
+    catalog = served.catalog
+    result: list[tuple[str, int | None]] = [
+        (POPULAR if odds >= served.popular_log_odds else EXPLORING, None) for odds in catalog.log_odds[numbers].tolist()
+    ]
+    if not liked:
+        return result
+    known = np.array(liked)
+    cosines = _units(catalog.taste_vectors[numbers]) @ _units(catalog.taste_vectors[known]).T
+    closest = cosines.argmax(axis=1)
+    for position in np.flatnonzero(cosines[np.arange(len(numbers)), closest] >= SIMILAR_COSINE).tolist():
+        result[position] = (SIMILAR, int(known[closest[position]]))
+    return result
+
+
+def _units(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    return np.asarray(vectors / np.where(lengths > 0.0, lengths, 1.0)[:, None])
 
 
 def mean_distance(categories: NDArray[np.bool_]) -> float:

@@ -21,6 +21,7 @@ Integers = NDArray[np.int64]
 
 LABELS_CACHED = 20_000
 POPULAR_SHARE = 0.1
+SALT = "policy of "
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,7 @@ class ServedCatalog:
         self.catalog = catalog
         self.digest = catalog_digest(catalog)
         self.label = lru_cache(LABELS_CACHED)(self._label)
+        self.n_items = catalog.n_items
         self._shares = shares
         self._policies: dict[str, ServedPolicy] = {}
         self._members: dict[str, Integers] = {}
@@ -65,12 +67,24 @@ class ServedCatalog:
         """Return a policy by name, prepared for serving by two slates and what they teach if it is used first."""
         if name not in self._policies:
             policy = self._make(name)
-            everything, state = Available.of(self.catalog.n_items), policy.start(1)
+            everything, state = Available.of(self.n_items), policy.start(1)
             for step in range(2):
                 slates = policy.select(state, everything, 1, Streams(0, user_keys([""]), step))
                 state = policy.update(state, slates, np.zeros((1, 1), dtype=np.bool_))
             self._policies.setdefault(name, ServedPolicy(name, policy, self._key(name, policy)))
         return self._policies[name]
+
+    def assigned_policy(self, user: str) -> str:
+        """Return the policy of a user by a stable hash: the same on every machine and after every restart."""
+        if len(self._shares) == 1:
+            return next(iter(self._shares))
+        position = int(user_keys([SALT + user])[0]) / 2**64
+        below = 0.0
+        for name, entry in self._shares.items():
+            below += entry.share
+            if position < below:
+                return name
+        return list(self._shares)[-1]
 
     @cached_property
     def policy_names(self) -> tuple[str, ...]:
@@ -117,7 +131,9 @@ class ServedCatalog:
         """Return id, title and categories of an item; callers know ids as integers or text."""
         item = self.catalog.item_ids[number]
         plain = str(item) if isinstance(item, uuid.UUID) else item
-        return plain, self.catalog.titles[number], self.catalog.categories_of(number)
+        names = self.catalog.category_names
+        categories = tuple(names[index] for index in np.flatnonzero(self.catalog.categories[number]).tolist())
+        return plain, self.catalog.titles[number], categories
 
     def _as_stored(self, item: ItemId) -> object:
         if self.catalog.item_ids.kind != "uuid" or not isinstance(item, str):
@@ -152,6 +168,25 @@ class ServedCatalog:
         kind = entry.policy if isinstance(entry.policy, str) else policy_name(policy)
         described = json.dumps([kind, _options(policy), self.digest], sort_keys=True, default=str)
         return hashlib.sha256(described.encode()).hexdigest()[:32]
+
+
+def policy_shares(policy: str | Policy | Mapping[str, float | PolicyShare]) -> dict[str, PolicyShare]:
+    """Return the policies to serve by name; shares must be positive and sum to 1."""
+    if isinstance(policy, str):
+        return {policy: PolicyShare(policy)}
+    if not isinstance(policy, Mapping):
+        return {policy_name(policy): PolicyShare(policy)}
+    shares = {name: _share(name, given) for name, given in policy.items()}
+    if not shares or not all(0.0 < entry.share <= 1.0 for entry in shares.values()):
+        raise ValueError(f"policies are {dict(policy)}; give each a share above 0 and up to 1")
+    total = sum(entry.share for entry in shares.values())
+    if abs(total - 1.0) > 1e-6:
+        raise ValueError(f"the shares of the policies sum to {total:g}; make them sum to 1")
+    return shares
+
+
+def _share(name: str, given: float | PolicyShare) -> PolicyShare:
+    return given if isinstance(given, PolicyShare) else PolicyShare(name, given)
 
 
 def policy_name(policy: Policy) -> str:

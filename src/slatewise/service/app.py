@@ -4,103 +4,74 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Route
 
 from slatewise.catalog import CatalogError
 from slatewise.recommender import Recommender
-from slatewise.recommender.views import RequestError
-from slatewise.service.access import Gate
-from slatewise.service.directly import Directly
-from slatewise.service.keys import KeyRing
-from slatewise.service.limits import Limits
+from slatewise.recommender.types import RequestError
+from slatewise.service.errors import EXPECTED, respond
 from slatewise.service.logs import Log
-from slatewise.service.models import MOST_EVENTS
-from slatewise.service.observing import Observing
-from slatewise.service.page_files import add_page
-from slatewise.service.problems import ProblemError, handle
-from slatewise.service.rate import Buckets
-from slatewise.service.reference import add_reference
+from slatewise.service.middleware import RequestMiddleware
+from slatewise.service.openapi import reference_routes
+from slatewise.service.page import page_routes
 from slatewise.service.routes import ROUTES
-from slatewise.service.running import Service
-from slatewise.service.scoped import ScopedRoute
 from slatewise.service.settings import Settings
-from slatewise.store.protocol import StoreError
-from slatewise.store.sqlite import SqliteStore
-from slatewise.version import __version__
+from slatewise.service.state import ServiceState
 
-SWEEP_EVERY = 60.0
-FOLLOW_EVERY = 1.0
+CLOSE_EXPIRED_EVERY = 60.0
+FOLLOW_RELOADS_EVERY = 1.0
 
 
-def create_app(recommender: Recommender, settings: Settings, log: Log | None = None) -> Observing:
-    """Join a recommender and settings into an application; keys are needed if the file of keys exists."""
-    ring = KeyRing(settings.keys) if settings.keys.exists() else None
-    buckets = Buckets(settings.rate / settings.workers, max(settings.burst / settings.workers, MOST_EVENTS))
-    salt = settings.log_salt.get_secret_value().encode() if settings.log_salt else None
-    service = Service(recommender, settings, Gate(ring, buckets), log or Log(salt))
-    return Observing(Limits(Directly(create_api(service)), settings), service)
-
-
-def create_api(service: Service) -> FastAPI:
-    """Return all routes, as FastAPI finds and describes them; requests come to it observed and within limits."""
-    app = FastAPI(
-        title="slatewise",
-        version=__version__,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
+def create_app(recommender: Recommender, settings: Settings, log: Log | None = None) -> Starlette:
+    """Join a recommender and settings into an application; its state is at `app.state.service`."""
+    state = ServiceState(recommender, settings, log)
+    routes = [Route(endpoint.path, endpoint, methods=[endpoint.method]) for endpoint in ROUTES]
+    if settings.reference:
+        routes += reference_routes(ROUTES, needs_key=state.auth.ring is not None)
+    app = Starlette(
+        routes=routes + page_routes(),
+        middleware=[Middleware(RequestMiddleware, state=state)],
+        exception_handlers=dict.fromkeys(EXPECTED, respond),
         lifespan=_lifespan,
     )
-    app.state.service = service
-    app.router.route_class = ScopedRoute
-    for entry in ROUTES:
-        app.add_api_route(entry.path, entry.endpoint, **entry.options())
-    if service.settings.reference:
-        add_reference(app, needs_key=service.gate.ring is not None)
-    add_page(app)
-    for kind in (ProblemError, RequestValidationError, HTTPException, RequestError, StoreError, Exception):
-        app.add_exception_handler(kind, handle)
+    app.router.redirect_slashes = False
+    app.state.service = state
     return app
 
 
 @asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Sweep and watch while the service runs; at the end finish what was submitted and close the store."""
-    service: Service = app.state.service
-    store = service.recommender.store
-    if isinstance(store, SqliteStore):
-        store.work_in(asyncio.get_running_loop().call_soon_threadsafe)
-    tasks = [asyncio.create_task(_sweep(service)), asyncio.create_task(_follow(service))]
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    """Run the background tasks while the service runs; at the end finish what was submitted and close the store."""
+    state: ServiceState = app.state.service
+    tasks = [asyncio.create_task(_close_expired(state)), asyncio.create_task(_follow_reloads(state))]
     try:
         yield
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if isinstance(store, SqliteStore):
-            store.work_in(None)
-        await asyncio.to_thread(service.recommender.close)
-        service.log.event("stopped")
+        await asyncio.to_thread(state.close)
+        await asyncio.to_thread(state.recommender.close)
+        state.log.event("stopped")
 
 
-async def _sweep(service: Service) -> None:
-    """Close expired slates, at the start and every minute; a store that fails is asked again a minute later."""
+async def _close_expired(state: ServiceState) -> None:
+    """Close expired slates at the start and every minute; if the store fails, try again a minute later."""
     while True:
         try:
-            await service.sweep()
+            await state.close_expired()
         except Exception as error:  # noqa: BLE001
-            service.log.failure("sweep", error)
-        await asyncio.sleep(SWEEP_EVERY)
+            state.log.failure("close_expired", error)
+        await asyncio.sleep(CLOSE_EXPIRED_EVERY)
 
 
-async def _follow(service: Service) -> None:
-    """Reload the catalogue when another worker did."""
-    while service.notice is not None:
-        await asyncio.sleep(FOLLOW_EVERY)
+async def _follow_reloads(state: ServiceState) -> None:
+    """Reload the catalog when another worker has done so."""
+    while state.reload_marker is not None:
+        await asyncio.sleep(FOLLOW_RELOADS_EVERY)
         try:
-            await service.follow()
+            await state.follow_reload()
         except (CatalogError, RequestError, OSError) as error:
-            service.log.event("catalogue refused", why=str(error))
+            state.log.event("catalog refused", why=str(error))

@@ -1,4 +1,4 @@
-"""API keys: random, shown once, kept only as hashes; the running service notices when their file changes."""
+"""API keys: random, shown once, kept only as hashes; a running service notices when their file changes."""
 
 import fcntl
 import hashlib
@@ -18,16 +18,16 @@ SCOPES = ("serve", "read", "admin")
 PREFIX = "swk_"
 ID_LENGTH = 8
 KEY = re.compile(r"swk_[A-Za-z0-9_-]{51}")
-LARGEST_FILE = 1 << 20
+MAX_FILE_SIZE = 1 << 20
 
 
 class KeyFileError(ValueError):
-    """A file of keys that cannot be used; the message names it and the way out."""
+    """A key file that cannot be used; the message names it and says what to do."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """What is kept of a key: its id (the start of the key, no secret), who has it, what it may do, and its hash."""
+    """What is kept of a key: its id (the start of the key, not secret), its holder, its scopes, and its hash."""
 
     id: str
     name: str
@@ -38,47 +38,47 @@ class Key:
     revoked: float | None = None
 
     def is_active(self, now: float) -> bool:
-        """Whether the key opens anything now."""
+        """Whether the key is valid at this time."""
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 
 def new_key(name: str, scopes: Iterable[str], expires: float | None = None) -> tuple[str, Key]:
-    """Draw a key: the text to hand out, which is not kept, and what is kept."""
+    """Generate a key: the text to hand out, which is not kept, and what is kept."""
     wanted = tuple(scope for scope in SCOPES if scope in set(scopes))
     unknown = set(scopes) - set(SCOPES)
     if unknown or not wanted:
-        raise KeyFileError(f"a key needs at least one of the scopes {', '.join(SCOPES)}, and no other")
+        raise KeyFileError(f"a key needs one or more of the scopes {', '.join(SCOPES)}, and no others")
     if not 1 <= len(name) <= 100 or not name.isprintable():
-        raise KeyFileError("a key needs a name of 1 to 100 printable characters, such as who will hold it")
+        raise KeyFileError("a key needs a name of 1 to 100 printable characters, such as the name of its holder")
     identifier = secrets.token_hex(ID_LENGTH // 2)
     text = f"{PREFIX}{identifier}{secrets.token_urlsafe(32)}"
     return text, Key(identifier, name, wanted, _digest(text), time.time(), expires)
 
 
 def read_keys(path: Path) -> list[Key]:
-    """Read a file of keys."""
+    """Read a key file."""
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise KeyFileError(f"{path} is too large for a file of keys")
+        if path.stat().st_size > MAX_FILE_SIZE:
+            raise KeyFileError(f"{path} is too large to be a key file; restore it, or move it away and add keys again")
         listed = json.loads(path.read_bytes())["keys"]
-        return [Key(**{**one, "scopes": tuple(one["scopes"])}) for one in listed]
+        return [Key(**{**entry, "scopes": tuple(entry["scopes"])}) for entry in listed]
     except OSError as error:
-        raise KeyFileError(f"{path} cannot be read: {error.strerror}; `slatewise keys add` makes one") from error
+        raise KeyFileError(f"{path} cannot be read: {error.strerror}; `slatewise keys add` creates one") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, KeyFileError):
             raise
-        raise KeyFileError(f"{path} is not a file of keys; restore it, or move it away and add keys anew") from error
+        raise KeyFileError(f"{path} is not a key file; restore it, or move it away and add keys again") from error
 
 
 def write_keys(path: Path, keys: Iterable[Key]) -> None:
-    """Write a file of keys that only its owner can read; whoever reads meanwhile sees the old file or the new one."""
+    """Write a key file that only its owner can read; concurrent readers see the old file or the new one."""
     content = json.dumps({"keys": [asdict(key) for key in keys]}, indent=1) + "\n"
     write_whole(path, [content.encode()], mode=0o600)
 
 
 @contextmanager
-def changing(path: Path) -> Iterator[list[Key]]:
-    """Yield the keys of a file, to be changed in place, and write them; others who want to change it wait."""
+def edit_keys(path: Path) -> Iterator[list[Key]]:
+    """Yield the keys of a file, to be changed in place, then write them; concurrent changes wait for a lock."""
     with path.with_name(f".{path.name}.lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         keys = read_keys(path) if path.exists() else []
@@ -87,30 +87,30 @@ def changing(path: Path) -> Iterator[list[Key]]:
 
 
 def revoke(keys: list[Key], identifier: str) -> None:
-    """Switch a key off from now on."""
-    place = _place(keys, identifier)
-    keys[place] = replace(keys[place], revoked=time.time())
+    """Revoke a key from now on."""
+    index = _index(keys, identifier)
+    keys[index] = replace(keys[index], revoked=time.time())
 
 
-def rotated(keys: list[Key], identifier: str, until: float) -> tuple[str, Key]:
-    """Add a new key with the name, scopes and expiry of an old one, which works until a time; return the new one."""
-    place = _place(keys, identifier)
-    old = keys[place]
+def rotate(keys: list[Key], identifier: str, until: float) -> tuple[str, Key]:
+    """Add a new key with the name, scopes and expiry of an old one, which works until `until`; return the new one."""
+    index = _index(keys, identifier)
+    old = keys[index]
     text, key = new_key(old.name, old.scopes, old.expires)
-    keys[place] = replace(old, expires=until if old.expires is None else min(until, old.expires))
+    keys[index] = replace(old, expires=until if old.expires is None else min(until, old.expires))
     keys.append(key)
     return text, key
 
 
-def _place(keys: list[Key], identifier: str) -> int:
-    for place, key in enumerate(keys):
+def _index(keys: list[Key], identifier: str) -> int:
+    for index, key in enumerate(keys):
         if key.id == identifier and key.is_active(time.time()):
-            return place
+            return index
     raise KeyFileError(f"there is no active key {identifier!r}; `slatewise keys list` shows them")
 
 
 class KeyRing:
-    """The keys that open the service now; a file that is missing or unreadable opens nothing."""
+    """The keys that are valid now; while their file is missing or unreadable, none is."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self.path, self.clock = path, clock
@@ -128,7 +128,7 @@ class KeyRing:
 
     @property
     def n_active(self) -> int:
-        """How many keys open something now."""
+        """How many keys are valid now."""
         return sum(key.is_active(self.clock()) for key in self.keys.values())
 
     def _refresh(self) -> None:

@@ -1,88 +1,94 @@
 """The log: one JSON object per line on stderr, without bodies, keys or user ids."""
 
-import asyncio
 import hashlib
 import json
 import logging
 import secrets
 import sys
 import traceback
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from slatewise.service.exchange import Exchange
+from starlette.types import Scope
+
+RECORD = "slatewise.record"
+"""The key under which the scope of a request holds its record."""
+
+
+@dataclass
+class RequestRecord:
+    """What is noted about a request while it is served, for the log and the metrics; `user` is only logged hashed."""
+
+    request_id: str
+    started: float
+    status: int = 0
+    key_id: str | None = None
+    user: str | None = None
+    rejection: str | None = None
+
+
+def record_of(scope: Scope) -> RequestRecord:
+    """Return the record of a request."""
+    record: RequestRecord = scope[RECORD]
+    return record
 
 
 class Log:
-    """Writes what happened; users appear as keyed hashes, so that one person's lines can be told to belong together.
+    """Writes what happens; users appear as keyed hashes, so that the lines of one user can be told to belong together.
 
-    Requests answered in one turn of the event loop are written together at its end, with the time of the first;
-    anything else is written at once.
+    Without a salt, one is drawn at random.
     """
 
     def __init__(self, salt: bytes | None = None, file: TextIO | None = None) -> None:
         self.salt = hashlib.blake2b(salt).digest() if salt else secrets.token_bytes(32)
         self.file = file or sys.stderr
-        self.waiting: list[str] = []
-        self.turn = ""
 
-    def request(self, exchange: Exchange, method: str, route: str, seconds: float) -> None:
-        """Note one answered request."""
-        user = "null" if exchange.user is None else f'"{self.hashed(exchange.user)}"'
-        if not self.waiting:
-            self.turn = _now()
-            asyncio.get_running_loop().call_soon(self._write_waiting)
-        self.waiting.append(
-            f'{{"time": "{self.turn}", "level": "info", "event": "request", "id": "{exchange.request_id}", '
-            f'"method": "{method}", "route": "{route}", "status": {exchange.status}, "ms": {seconds * 1000:.2f}, '
-            f'"key": {_text(exchange.key_id)}, "user": {user}, '
-            f'"refusal": {_text(exchange.refusal)}}}\n'
+    def request(self, record: RequestRecord, method: str, route: str, seconds: float) -> None:
+        """Log a request that was answered."""
+        self._write(
+            "info",
+            "request",
+            id=record.request_id,
+            method=method,
+            route=route,
+            status=record.status,
+            ms=round(1000.0 * seconds, 2),
+            key=record.key_id,
+            user=None if record.user is None else self.hashed(record.user),
+            refusal=record.rejection,
         )
 
     def failure(self, request_id: str, error: BaseException) -> None:
-        """Note an error nobody foresaw: where it happened, not its words, which may hold input."""
+        """Log an unexpected error: where it happened, not its message, which may contain input."""
         frames = traceback.extract_tb(error.__traceback__)
         at = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
-        self._note("error", "failure", id=request_id, kind=type(error).__name__, at=at)
+        self._write("error", "failure", id=request_id, kind=type(error).__name__, at=at)
 
-    def event(self, what: str, **details: Any) -> None:
-        """Note something that happened to the service itself."""
-        self._note("info", what, **details)
+    def event(self, event: str, /, **details: Any) -> None:
+        """Log something that happened to the service itself."""
+        self._write("info", event, **details)
 
     def hashed(self, user: str) -> str:
-        """Return a name for a user that leads back to them only with the key."""
+        """Return a name for a user that can be traced back to them only with the salt."""
         return hashlib.blake2b(user.encode(), digest_size=8, key=self.salt).hexdigest()
 
-    def _note(self, level: str, event: str, **details: Any) -> None:
-        self._write(json.dumps({"time": _now(), "level": level, "event": event, **details}) + "\n")
-
-    def _write_waiting(self) -> None:
-        lines, self.waiting = self.waiting, []
-        self._write("".join(lines))
-
-    def _write(self, lines: str) -> None:
-        self.file.write(lines)
+    def _write(self, level: str, event: str, /, **details: Any) -> None:
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self.file.write(json.dumps({"time": time, "level": level, "event": event, **details}) + "\n")
         self.file.flush()
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _text(value: str | None) -> str:
-    return "null" if value is None else json.dumps(value)
-
-
 class JsonHandler(logging.Handler):
-    """Takes what libraries log into the same stream of JSON."""
+    """Sends what libraries log to the same stream of JSON."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)
         self.log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record; the words of an exception stay out of it."""
+        """Write a log record, without the message of an exception."""
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             self.log.failure("-", error)

@@ -1,4 +1,4 @@
-"""For those who run the service: results, figures of the moment, health, metrics."""
+"""For those who run the service: results of experiments, live figures, health, metrics."""
 
 import asyncio
 import time
@@ -7,70 +7,60 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
-from slatewise.service.metrics import Figures
-from slatewise.service.models import Health, LiveView
-from slatewise.service.problems import UNAVAILABLE, ProblemError
-from slatewise.service.replies import NEVER_KEPT, reply
-from slatewise.service.running import Service, service_of
+from slatewise.service.errors import NO_STORE, UNAVAILABLE, ProblemError
+from slatewise.service.http import JsonResponse
+from slatewise.service.metrics import Gauges
+from slatewise.service.schemas import Health, LiveView
+from slatewise.service.state import state_of
 from slatewise.store.protocol import StoreError
-
-LONGEST_CHECK = 5.0
 
 
 async def show_experiments(request: Request) -> Response:
     """Compare the policies: click rate and diversity with 95 % intervals, at most five seconds old."""
-    return reply(await service_of(request).experiments())
+    return JsonResponse(await state_of(request).experiments())
 
 
 async def show_live(request: Request) -> Response:
-    """Show the service at this moment: rates, answering times, policies, store."""
-    service = service_of(request)
-    store, policies = await asyncio.gather(_store(service), service.experiments())
+    """Show the service right now: rates, response times, policies, store."""
+    state = state_of(request)
+    store, policies, latency = await asyncio.gather(
+        state.store_health(), state.experiments(), state.run(state.metrics.latencies.views)
+    )
     view = LiveView(
-        slates_per_second=service.slates.per_second(),
-        feedback_per_second=service.feedback.per_second(),
-        uptime=time.monotonic() - service.started,
-        latency=service.latencies.views(),
+        slates_per_second=state.metrics.slate_rate.per_second(),
+        feedback_per_second=state.metrics.feedback_rate.per_second(),
+        uptime=time.monotonic() - state.started,
+        latency=latency,
         policies=policies,
         store=store,
-        rebuilt=service.recommender.rebuilt,
+        rebuilt=state.recommender.rebuilt,
     )
-    return reply(view)
+    return JsonResponse(view)
 
 
 async def show_metrics(request: Request) -> Response:
     """Return counters, histograms and the store's figures for Prometheus."""
-    service = service_of(request)
+    state = state_of(request)
     try:
-        store, policies = await asyncio.gather(_store(service), service.experiments())
+        store, policies = await asyncio.gather(state.store_health(), state.experiments())
     except (StoreError, TimeoutError):
         store, policies = {}, []
-    catalog = service.recommender.catalog
+    catalog = state.recommender.catalog
     sizes = {"items": catalog.n_items, "categories": catalog.n_categories, "dimensions": catalog.dim}
-    counters = {
-        "beliefs_rebuilt": ("Beliefs folded anew from the log.", service.recommender.rebuilt),
-        "slates_chosen_beside": ("Slates chosen by the process beside.", service.recommender.chosen_beside),
-    }
-    figures = Figures(store, policies, counters, sizes)
-    text = await asyncio.to_thread(service.metrics.text, figures)
-    return Response(text, headers=NEVER_KEPT, media_type=CONTENT_TYPE_LATEST)
+    text = await state.run(state.metrics.text, Gauges(store, policies, sizes, state.recommender.rebuilt))
+    return Response(text, headers=NO_STORE, media_type=CONTENT_TYPE_LATEST)
 
 
 async def is_live(request: Request) -> Response:
-    """Say that the process answers."""
+    """Say that the process responds."""
     del request
-    return reply(Health("ok"))
+    return JsonResponse(Health("ok"))
 
 
 async def is_ready(request: Request) -> Response:
-    """Say that the store answers too, so that requests can be served."""
+    """Say that the store responds too, so that requests can be served."""
     try:
-        await _store(service_of(request))
+        await state_of(request).store_health()
     except (StoreError, TimeoutError):
-        raise ProblemError(UNAVAILABLE, "The store does not answer.", {"retry-after": "1"}) from None
-    return reply(Health("ok"))
-
-
-async def _store(service: Service) -> dict[str, float | str]:
-    async with asyncio.timeout(LONGEST_CHECK):
-        return await asyncio.to_thread(service.recommender.store.health)
+        raise ProblemError(UNAVAILABLE, "The store does not respond.", {"retry-after": "1"}) from None
+    return JsonResponse(Health("ok"))

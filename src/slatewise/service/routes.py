@@ -1,29 +1,52 @@
-"""The table of routes: everything the API can do, and who may do it."""
+"""The table of routes: everything the API can do, and which scopes may do it."""
 
 from typing import Any
 
-from slatewise.recommender.views import PersonView, PolicyResult, Receipt, Slate
-from slatewise.service import catalogue, operations, people, serving
-from slatewise.service.access import PUBLIC
-from slatewise.service.models import BatchResults, CatalogView, Health, ItemList, LiveView, PolicyView
-from slatewise.service.scoped import Entry
+from pydantic import TypeAdapter
+
+from slatewise.recommender.types import PolicyResult, Preview, Receipt, Slate, UserView
+from slatewise.service.auth import PUBLIC
+from slatewise.service.catalog import list_items, list_policies, reload_catalog, show_catalog
+from slatewise.service.http import Endpoint
+from slatewise.service.operations import is_live, is_ready, show_experiments, show_live, show_metrics
+from slatewise.service.rerank import rerank
+from slatewise.service.schemas import (
+    BatchResults,
+    CatalogView,
+    Health,
+    ItemList,
+    ItemsQuery,
+    LiveView,
+    PolicyView,
+    RerankBody,
+    RerankResults,
+    SlateBody,
+)
+from slatewise.service.slates import Feedback, create_slate, record_feedback
+from slatewise.service.users import export_user, forget_user, show_user
 
 SERVE, READ, ADMIN = ("serve",), ("read",), ("admin",)
 SERVE_OR_READ = ("serve", "read")
 
+SLATE_BODY: TypeAdapter[Any] = TypeAdapter(SlateBody)
+FEEDBACK: TypeAdapter[Any] = TypeAdapter(Feedback)
+RERANK_BODY: TypeAdapter[Any] = TypeAdapter(RerankBody)
+ITEMS_QUERY: TypeAdapter[Any] = TypeAdapter(ItemsQuery)
+
 ROUTES = (
-    Entry("POST", "/v1/slates", serving.make_slate, SERVE, {201: Slate, 200: Slate}),
-    Entry("POST", "/v1/feedback", serving.take_feedback, SERVE, {200: Receipt | BatchResults}),
-    Entry("GET", "/v1/users/{user}", people.show_user, SERVE_OR_READ, {200: PersonView}),
-    Entry("DELETE", "/v1/users/{user}", people.forget_user, ADMIN, {204: None}),
-    Entry("GET", "/v1/users/{user}/export", people.export_user, ADMIN, {200: dict[str, Any]}),
-    Entry("GET", "/v1/items", catalogue.list_items, SERVE_OR_READ, {200: ItemList}),
-    Entry("GET", "/v1/policies", catalogue.list_policies, SERVE_OR_READ, {200: list[PolicyView]}),
-    Entry("GET", "/v1/catalog", catalogue.show_catalog, SERVE_OR_READ, {200: CatalogView}),
-    Entry("POST", "/v1/catalog/reload", catalogue.reload_catalog, ADMIN, {200: CatalogView}),
-    Entry("GET", "/v1/experiments", operations.show_experiments, READ, {200: list[PolicyResult]}),
-    Entry("GET", "/v1/live", operations.show_live, READ, {200: LiveView}),
-    Entry("GET", "/health/live", operations.is_live, PUBLIC, {200: Health}),
-    Entry("GET", "/health/ready", operations.is_ready, PUBLIC, {200: Health}),
-    Entry("GET", "/metrics", operations.show_metrics, READ, {200: str}),
+    Endpoint("POST", "/v1/slates", create_slate, SERVE, {201: Slate, 200: Preview}, body=SLATE_BODY),
+    Endpoint("POST", "/v1/feedback", record_feedback, SERVE, {200: Receipt | BatchResults}, body=FEEDBACK),
+    Endpoint("POST", "/v1/rerank", rerank, SERVE, {200: RerankResults}, body=RERANK_BODY),
+    Endpoint("GET", "/v1/users/{user}", show_user, SERVE_OR_READ, {200: UserView}),
+    Endpoint("DELETE", "/v1/users/{user}", forget_user, ADMIN, {204: None}),
+    Endpoint("GET", "/v1/users/{user}/export", export_user, ADMIN, {200: dict[str, Any]}),
+    Endpoint("GET", "/v1/items", list_items, SERVE_OR_READ, {200: ItemList}, query=ITEMS_QUERY),
+    Endpoint("GET", "/v1/policies", list_policies, SERVE_OR_READ, {200: list[PolicyView]}),
+    Endpoint("GET", "/v1/catalog", show_catalog, SERVE_OR_READ, {200: CatalogView}),
+    Endpoint("POST", "/v1/catalog/reload", reload_catalog, ADMIN, {200: CatalogView}),
+    Endpoint("GET", "/v1/experiments", show_experiments, READ, {200: list[PolicyResult]}),
+    Endpoint("GET", "/v1/live", show_live, READ, {200: LiveView}),
+    Endpoint("GET", "/health/live", is_live, PUBLIC, {200: Health}),
+    Endpoint("GET", "/health/ready", is_ready, PUBLIC, {200: Health}),
+    Endpoint("GET", "/metrics", show_metrics, READ, {200: str}),
 )

@@ -7,13 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
-from slatewise.service.models import ItemList, ItemsQuery, ItemView
+from slatewise.service.schemas import ItemList, ItemsQuery, ItemView
 
+Booleans = NDArray[np.bool_]
 Integers = NDArray[np.int64]
 
 
 class ItemSearch:
-    """The items of one catalogue; what the search needs is made when it is first asked for."""
+    """Searches the items of one catalog; its index is built when it is first needed."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -25,41 +26,41 @@ class ItemSearch:
 
     @cached_property
     def _text(self) -> tuple[str, Integers]:
-        """Ids and titles as one text, an item per line, and where each line starts."""
+        """Ids and titles as one text with an item per line, and where each line starts."""
         pairs = zip(self.catalog.item_ids, self.catalog.titles, strict=True)
-        lines = [_plain(f"{identifier}\t{title}") for identifier, title in pairs]
+        lines = [_folded(f"{identifier}\t{title}") for identifier, title in pairs]
         lengths = np.fromiter((len(line) + 1 for line in lines), dtype=np.int64, count=len(lines))
         return "\n".join(lines), np.concatenate([[0], np.cumsum(lengths)[:-1]])
 
-    def find(self, wanted: ItemsQuery) -> ItemList:
-        """Return one page of what matches."""
-        chosen = np.ones(self.catalog.n_items, dtype=np.bool_)
-        if wanted.query:
-            chosen = self._holding(_plain(wanted.query))
-        if wanted.category is not None:
-            chosen = chosen & self._of_category(wanted.category)
-        found = self._order[chosen[self._order]]
-        page = found[wanted.offset : wanted.offset + wanted.limit]
-        return ItemList(len(found), [self._view(number) for number in page.tolist()])
+    def find(self, query: ItemsQuery) -> ItemList:
+        """Return one page of the items that match."""
+        matches = np.ones(self.catalog.n_items, dtype=np.bool_)
+        if query.query:
+            matches = self._containing(_folded(query.query))
+        if query.category is not None:
+            matches = matches & self._in_category(query.category)
+        items = self._order[matches[self._order]]
+        page = items[query.offset : query.offset + query.limit]
+        return ItemList(len(items), [self._view(item) for item in page.tolist()])
 
-    def _holding(self, text: str) -> NDArray[np.bool_]:
-        whole, starts = self._text
-        places = np.fromiter((match.start() for match in re.finditer(re.escape(text), whole)), dtype=np.int64)
-        chosen = np.zeros(len(starts), dtype=np.bool_)
-        chosen[np.searchsorted(starts, places, side="right") - 1] = True
-        return chosen
+    def _containing(self, text: str) -> Booleans:
+        lines, starts = self._text
+        positions = np.fromiter((match.start() for match in re.finditer(re.escape(text), lines)), dtype=np.int64)
+        matches = np.zeros(len(starts), dtype=np.bool_)
+        matches[np.searchsorted(starts, positions, side="right") - 1] = True
+        return matches
 
-    def _of_category(self, name: str) -> NDArray[np.bool_]:
+    def _in_category(self, name: str) -> Booleans:
         if name not in self.catalog.category_names:
             return np.zeros(self.catalog.n_items, dtype=np.bool_)
         return self.catalog.categories[:, self.catalog.category_names.index(name)]
 
-    def _view(self, number: int) -> ItemView:
-        identifier = self.catalog.item_ids[number]
+    def _view(self, item: int) -> ItemView:
+        identifier = self.catalog.item_ids[item]
         shown = identifier if isinstance(identifier, int) else str(identifier)
-        return ItemView(shown, self.catalog.titles[number], self.catalog.categories_of(number))
+        return ItemView(shown, self.catalog.titles[item], self.catalog.categories_of(item))
 
 
-def _plain(text: str) -> str:
+def _folded(text: str) -> str:
     """Fold case, and keep one item on one line."""
     return text.casefold().replace("\n", " ")

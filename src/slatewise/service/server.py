@@ -1,94 +1,103 @@
-"""The service as a process: what it refuses to start with, how it listens, how it stops."""
+"""The service as one process or several: what it refuses to start with, how it listens, how it stops."""
 
 import errno
 import gc
+import json
 import logging
 import os
+import secrets
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 import uvicorn
 from prometheus_client import disable_created_metrics
+from starlette.applications import Starlette
 
 from slatewise.catalog import Catalog
 from slatewise.catalog.model_files import read_manifest
 from slatewise.recommender import Recommender
 from slatewise.service.app import create_app
-from slatewise.service.connections import GuardedProtocol
+from slatewise.service.http_protocol import GuardedProtocol
 from slatewise.service.keys import KeyRing
 from slatewise.service.logs import JsonHandler
 from slatewise.service.metrics import SHARED_DIRECTORY
-from slatewise.service.observing import Observing
 from slatewise.service.settings import BadSettingsError, Settings
+from slatewise.service.state import ServiceState
 
 KEEP_ALIVE = 65
-"""Seconds an idle connection is kept: longer than reverse proxies keep theirs, so that they hang up first."""
+"""Seconds for which an idle connection is kept: longer than reverse proxies do, so that they hang up first."""
+WORKER_SETTINGS = "SLATEWISE_WORKER_SETTINGS"
 
 
 def check(settings: Settings) -> None:
-    """Refuse settings that would be unsafe or could not work."""
+    """Reject settings that would be unsafe or could not work."""
     if settings.workers > 1 and settings.store_kind != "postgresql":
         raise BadSettingsError(
-            f"{settings.workers} workers need a postgresql:// store: one of kind {settings.store_kind} belongs to one "
-            "process; use --workers 1 (one process takes hundreds of requests per second) or --store postgresql://…"
+            f"{settings.workers} workers require a postgresql:// store, because a {settings.store_kind} store belongs "
+            "to one process; use --workers 1 (one process handles hundreds of requests per second) or --store "
+            "postgresql://…"
         )
     if "keys" in settings.model_fields_set and not settings.keys.is_file():
-        raise BadSettingsError(f"the file of keys {settings.keys} does not exist; `slatewise keys add` makes it")
+        raise BadSettingsError(f"the key file {settings.keys} does not exist; `slatewise keys add` creates it")
     ring = KeyRing(settings.keys) if settings.keys.exists() else None
     if not settings.on_loopback and (ring is None or ring.n_active == 0):
         raise BadSettingsError(
-            f"listening on {settings.host} lets others in, and there is no active API key; make one with "
+            f"listening on {settings.host} lets others in, but there is no active API key; create one with "
             f"`slatewise keys add NAME --scope serve --keys {settings.keys}`, or listen on 127.0.0.1"
         )
 
 
 def make_recommender(settings: Settings) -> Recommender:
-    """Load the catalogue and open the store."""
-    recommender = Recommender(
+    """Load the catalog and open the store."""
+    return Recommender(
         Catalog.load(settings.catalog),
-        settings.policies,
+        settings.policy_shares(),
         settings.store.get_secret_value(),
         seed=settings.seed,
         reward_wait=settings.reward_wait,
     )
-    if settings.chooses_beside:
-        recommender.choose_beside(settings.catalog)
-    return recommender
 
 
-def make_app(settings: Settings, recommender: Recommender) -> Observing:
-    """Make the application for this process, and take what libraries log into its log."""
+def make_app(settings: Settings, recommender: Recommender) -> Starlette:
+    """Create the application of this process, and send what libraries log to its log."""
     disable_created_metrics()  # type: ignore[no-untyped-call]
     app = create_app(recommender, settings)
-    service = app.service
-    service.sha256 = str(read_manifest(settings.catalog)["arrays"]["sha256"])
+    state: ServiceState = app.state.service
+    state.catalog_sha256 = str(read_manifest(settings.catalog)["arrays"]["sha256"])
     if SHARED_DIRECTORY in os.environ:
-        service.notice = Path(os.environ[SHARED_DIRECTORY]) / "catalogue-reloaded"
-    logging.basicConfig(handlers=[JsonHandler(service.log)], level=logging.WARNING, force=True)
+        state.reload_marker = Path(os.environ[SHARED_DIRECTORY]) / "catalog-reloaded"
+    logging.basicConfig(handlers=[JsonHandler(state.log)], level=logging.WARNING, force=True)
     GuardedProtocol.header_timeout = settings.header_timeout
     return app
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Open the port; if that cannot be, say why in one sentence."""
+    """Open the port; if that fails, say why in one sentence."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     where = f"port {settings.port} on {settings.host}"
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except socket.gaierror:
-        raise BadSettingsError(f"{settings.host} is no address of this machine; check --host") from None
+        raise BadSettingsError(f"{settings.host} is not an address of this machine; check --host") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise BadSettingsError(f"{where} is taken; stop what holds it, or choose another with --port") from None
+            raise BadSettingsError(f"{where} is in use; stop what uses it, or choose another with --port") from None
         raise BadSettingsError(f"{where} cannot be opened: {os.strerror(error.errno or 0).lower()}") from None
 
 
-def uvicorn_options(settings: Settings) -> dict[str, Any]:
-    """Return how uvicorn is run, alone or with several workers."""
+def address_of(settings: Settings, port: int) -> str:
+    """Return the URL of the service."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{port}"
+
+
+def _uvicorn_options(settings: Settings) -> dict[str, Any]:
     return {
         "http": GuardedProtocol,
         "ws": "none",
@@ -103,22 +112,47 @@ def uvicorn_options(settings: Settings) -> dict[str, Any]:
     }
 
 
-def address_of(settings: Settings, port: int) -> str:
-    """Return the URL to tell people."""
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{port}"
-
-
-def serve_alone(settings: Settings, listener: socket.socket, recommender: Recommender) -> None:
-    """Serve from this process until it is told to stop; then finish what runs, commit, and leave."""
+def run_server(settings: Settings, listener: socket.socket, recommender: Recommender) -> None:
+    """Serve from this process until told to stop; then finish pending requests, commit, and exit."""
     app = make_app(settings, recommender)
-    app.service.log.event("serving", at=address_of(settings, listener.getsockname()[1]))
-    signal.signal(signal.SIGTERM, _leave)
+    app.state.service.log.event("serving", at=address_of(settings, listener.getsockname()[1]))
+    signal.signal(signal.SIGTERM, _exit)
     gc.collect()
-    gc.freeze()  # what is there now stays: looking through it again and again would hold up requests
-    uvicorn.Server(uvicorn.Config(app, **uvicorn_options(settings))).run(sockets=[listener])
+    gc.freeze()  # what exists now stays: scanning it again and again would delay requests
+    uvicorn.Server(uvicorn.Config(app, **_uvicorn_options(settings))).run(sockets=[listener])
 
 
-def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Exit in peace: uvicorn has shut down by the time it passes the signal on."""
+def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """Exit normally: uvicorn has shut down by the time it passes the signal on."""
     sys.exit(0)
+
+
+def run_workers(settings: Settings) -> None:
+    """Serve from several processes behind one port, which share the store, counters, and reloads of the catalog."""
+    shared = tempfile.mkdtemp(prefix="slatewise-")
+    os.environ[SHARED_DIRECTORY] = shared
+    os.environ[WORKER_SETTINGS] = dump_settings(settings)
+    try:
+        uvicorn.run(
+            "slatewise.service.server:worker_app",
+            factory=True,
+            host=settings.host,
+            port=settings.port,
+            workers=settings.workers,
+            **_uvicorn_options(settings),
+        )
+    finally:
+        shutil.rmtree(shared, ignore_errors=True)
+
+
+def dump_settings(settings: Settings) -> str:
+    """Write settings with their secrets for the workers; all of them hash users with the same salt."""
+    salt = settings.log_salt.get_secret_value() if settings.log_salt else secrets.token_hex(32)
+    revealed = {"store": settings.store.get_secret_value(), "log_salt": salt}
+    return json.dumps({**settings.model_dump(mode="json"), **revealed})
+
+
+def worker_app() -> Starlette:
+    """Create the application of one worker from the settings passed down to it."""
+    settings = Settings(**json.loads(os.environ.pop(WORKER_SETTINGS)))
+    return make_app(settings, make_recommender(settings))

@@ -1,169 +1,109 @@
-"""Slate rules on arrays: which k items to show, for a batch of users at once.
+"""Slate rules on arrays: which k items to show, for one user or a batch, and `diversify` for scores of any origin.
 
-Every rule returns exactly min(k, available) distinct available items per user, best first; ties go to the lowest index.
+Every rule returns exactly min(k, available) distinct available items per user, best first; gains that are equal to
+rounding go to the lowest index. rules.py says what the rules are, greedy.py how they choose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from slatewise.slates import greedy
-from slatewise.slates.alone import choose_alone, top_k_alone, top_ranked
-from slatewise.slates.available import Available
-from slatewise.slates.diversity import Entropy, Indifferent, Marginal, Overlap, Variance, Volume
-from slatewise.slates.forms import RuleFor
-from slatewise.slates.greedy import Choice, Floats, Integers, choose_together, masked, nothing, record
-from slatewise.slates.grouped import SetGroups, jaccard
-from slatewise.slates.promise import Bounds, LinearBounds, Promise, Ranking, squared_lengths
-from slatewise.slates.screened import choose_by_cosines
-from slatewise.slates.solo import SoloIndifferent, SoloMarginal, SoloOverlap, SoloVariance, SoloVolume
-from slatewise.slates.vectors import ItemVectors
+from slatewise.slates import rules
+from slatewise.slates.available import Available, as_table
+from slatewise.slates.diversify import Diversified, diversify
+from slatewise.slates.exploration import epsilon_greedy
+from slatewise.slates.greedy import Choice, choose
+from slatewise.slates.kernels import Floats, Vectors, Words, read_only, squared_lengths
+from slatewise.slates.rules import Rule, jaccard, pack_sets
+from slatewise.slates.scores import LinearItems, Scores, table
 
 __all__ = [
     "Available",
-    "Bounds",
     "Choice",
-    "Entropy",
-    "ItemVectors",
-    "LinearBounds",
-    "Promise",
-    "Ranking",
-    "RuleFor",
-    "SetGroups",
-    "choose_alone",
-    "cosine_rule",
+    "Diversified",
+    "LinearItems",
+    "Rule",
+    "Scores",
+    "as_table",
+    "choose",
+    "diversify",
     "dpp_greedy",
     "entropy_greedy",
-    "entropy_rule",
     "epsilon_greedy",
+    "item_vectors",
     "jaccard",
     "mmr",
-    "nothing",
     "overlap_greedy",
-    "overlap_rule",
+    "pack_sets",
+    "rules",
     "squared_lengths",
+    "table",
     "top_k",
-    "top_k_alone",
-    "top_ranked",
-    "volume_rule",
 ]
 
 
-def top_k(scores: ArrayLike, available: ArrayLike, k: int) -> Choice:
-    """Choose the k best scores (n_users, n_items) of the available items (n_users or 1, n_items)."""
-    left = masked(scores, available)
-    return _repeat(left, k, lambda _: left.argmax(axis=1))
+def top_k(scores: ArrayLike, available: Available | ArrayLike, k: int) -> Choice:
+    """Choose the k best scores (n_users, n_items) of the available items (n_users or 1, n_items).
 
-
-def epsilon_greedy(scores: ArrayLike, available: ArrayLike, k: int, epsilon: float, random_draws: ArrayLike) -> Choice:
-    """Fill each position with a uniformly drawn item with probability epsilon, else with the best score left.
-
-    Draws are uniform on [0, 1), shaped (n_users, k, 2): one for whether to explore, one for which item.
+    >>> top_k([[0.1, 0.9, 0.5]], [[True, True, True]], k=2).items.tolist()
+    [[1, 2]]
     """
-    left = masked(scores, available)
-    draws = np.asarray(random_draws, dtype=np.float64)
-    if draws.shape != (len(left), k, 2) or not ((draws >= 0.0) & (draws < 1.0)).all():
-        raise ValueError(f"random_draws have shape {draws.shape}; give two in [0, 1) a position: {(len(left), k, 2)}")
-
-    def pick(position: int) -> Integers:
-        picks: Integers = left.argmax(axis=1)
-        explorers = np.flatnonzero(draws[:, position, 0] < epsilon)
-        counts = np.cumsum(left[explorers] > -np.inf, axis=1)
-        picks[explorers] = (counts > draws[explorers, position, 1:] * counts[:, -1:]).argmax(axis=1)
-        return picks
-
-    return _repeat(left, k, pick)
+    return choose(table(scores), rules.relevance(), available, k)
 
 
-def mmr(quality: ArrayLike, vectors: ItemVectors, available: ArrayLike, k: int, trade_off: float) -> Choice:
-    """Maximal marginal relevance: trade_off·quality − (1 − trade_off)·mean cosine with the items chosen so far."""
-    rule = cosine_rule(trade_off)
-    scores = masked(trade_off * np.asarray(quality, dtype=np.float64), available)
-    return _choose(scores, np.zeros((1, 1)), vectors, k, rule)
+def mmr(quality: ArrayLike, vectors: ArrayLike, available: Available | ArrayLike, k: int, trade_off: float) -> Choice:
+    """Maximal marginal relevance: trade_off·quality − (1 − trade_off)·mean cosine with the items chosen so far.
 
-
-def cosine_rule(trade_off: float) -> RuleFor:
-    """Return the rule of `mmr`; its scores are trade_off·quality, and variety adds nothing beyond its headroom."""
+    quality: (n_users, n_items); vectors: (n_items, dim); trade_off: 0 (only varied) to 1 (only relevant).
+    """
     if not 0.0 <= trade_off <= 1.0:
         raise ValueError(f"trade_off is {trade_off}; give 0 (only varied) to 1 (only relevant)")
-    weight = 1.0 - trade_off
-    return RuleFor(
-        lambda part, n_rows: Marginal(part, n_rows, weight),
-        lambda rows: SoloMarginal(rows, weight),
-        lambda scores, vectors, chosen: choose_by_cosines(scores, vectors, chosen, weight),
-    )
+    scores = trade_off * np.asarray(quality, dtype=np.float64)
+    return _choose_from_table(scores, rules.mean_cosine(item_vectors(vectors), 1.0 - trade_off), available, k)
 
 
-def overlap_greedy(scores: ArrayLike, sets: ItemVectors, available: ArrayLike, k: int, weight: float) -> Choice:
+def overlap_greedy(scores: ArrayLike, sets: Words, available: Available | ArrayLike, k: int, weight: float) -> Choice:
     """Choose by score minus weight times the summed Jaccard similarity of category sets with the items chosen so far.
 
-    `sets` holds indicators (n_items, n_categories) of zeros and ones; two items without categories share nothing.
+    sets: indicators (n_items, n_categories) packed by `pack_sets`; two items without categories share nothing.
     """
-    return _choose(masked(scores, available), np.zeros((1, 1)), sets, k, overlap_rule(weight))
+    return _choose_from_table(scores, rules.overlap(sets, weight), available, k)
 
 
-def overlap_rule(weight: float) -> RuleFor:
-    """Return the rule of `overlap_greedy`; variety adds nothing, it only takes."""
-    if not 0.0 <= weight < np.inf:
-        raise ValueError(f"weight is {weight}; give 0 (only relevant) or more (more varied)")
-    if weight == 0.0:
-        return RuleFor(Indifferent, SoloIndifferent)
-    return RuleFor(lambda part, n_rows: Overlap(part, n_rows, weight), lambda rows: SoloOverlap(rows, weight))
-
-
-def dpp_greedy(scores: ArrayLike, vectors: ItemVectors, available: ArrayLike, k: int) -> Choice:
+def dpp_greedy(scores: ArrayLike, vectors: ArrayLike, available: Available | ArrayLike, k: int) -> Choice:
     """Algorithm 2 in the log domain: gain_i = score_i + log ρ_i², with score_i = 2α·logit_i + log p_i from the caller.
 
     ρ_i² is the squared length of what is left of vector i outside the span of the chosen ones, because
-    V_i = r_i^α x_i of equation (2) only scales x_i. When the chosen vectors span the space, or nothing available sticks
-    out of their span by more than VANISHED, a new span is begun for the rest of the slate. Zero vectors come last, by
-    score, and their score is their gain.
+    V_i = r_i^α x_i of equation (2) only scales x_i; see `rules.volume`.
     """
-    return _choose(masked(scores, available), vectors.log_lengths, vectors, k, volume_rule)
+    return _choose_from_table(scores, rules.volume(item_vectors(vectors)), available, k)
 
 
-volume_rule = RuleFor(Volume, SoloVolume)
-"""The rule of `dpp_greedy`; variety adds at most `ItemVectors.log_lengths`."""
+def entropy_greedy(
+    scores: ArrayLike, vectors: ArrayLike, available: Available | ArrayLike, k: int, regularizer: tuple[float, float]
+) -> Choice:
+    """C²UCB's greedy: gain_i = score_i + weight·½ log(noise² + ρ_i²), ρ_i² the variance of i left after the chosen.
 
-
-def entropy_greedy(scores: ArrayLike, vectors: ItemVectors, available: ArrayLike, k: int, entropy: Entropy) -> Choice:
-    """C²UCB's greedy: gain_i = score_i + weight·½ log(noise² + ρ_i²), ρ_i² the variance of i left after the chosen."""
-    rule = entropy_rule(entropy)
-    bound = entropy.largest_gain(vectors.everything.squared_lengths)
-    return _choose(masked(scores, available), bound, vectors, k, rule)
-
-
-def entropy_rule(entropy: Entropy) -> RuleFor:
-    """Return the rule of `entropy_greedy`; variety adds at most `entropy.largest_gain`."""
-    if not (entropy.weight >= 0.0 and entropy.noise > 0.0):
-        raise ValueError(f"entropy is {entropy}; give a weight of 0 or more and a noise above 0")
-    return RuleFor(lambda part, n_rows: Variance(part, n_rows, entropy), lambda rows: SoloVariance(rows, entropy))
-
-
-def _choose(scores: Floats, bound: Floats, vectors: ItemVectors, k: int, rule: RuleFor) -> Choice:
-    """Run a greedy rule on users together, or one by one where a block of two would leave the cache.
-
-    `bound` (1, n_items or 1) is the most that variety can add, up to the rule's headroom.
+    regularizer: weight and noise, λ and σ in the paper.
     """
-    if len(vectors.table) != scores.shape[1]:
-        raise ValueError(f"there are {len(vectors.table)} vectors for {scores.shape[1]} scores; give one per item")
-    if len(scores) > 1 and 2 * scores.shape[1] <= greedy.BLOCK_NUMBERS:
-        return choose_together(scores, bound, vectors, k, rule)
-    chosen = nothing(len(scores), k)
-    for user, row in enumerate(scores):
-        one = choose_alone(Bounds.of_scores(row, bound[0]), vectors, k, rule)
-        chosen.put(slice(user, user + 1), one)
-    return chosen
+    return _choose_from_table(scores, rules.entropy(item_vectors(vectors), *regularizer), available, k)
 
 
-def _repeat(left: Floats, k: int, pick: Callable[[int], Integers]) -> Choice:
-    """Choose k times by `pick`, which sees what is left; overwrites it."""
-    chosen, rows = nothing(len(left), k), np.arange(len(left))
-    for position in range(k):
-        picks = pick(position)
-        record(chosen, position, picks, left[rows, picks], left[rows, picks])
-        left[rows, picks] = -np.inf
-    return chosen
+def item_vectors(vectors: ArrayLike) -> Vectors:
+    """Check vectors (n_items, dim); float32 and float64 by rows are not copied."""
+    array = np.asarray(vectors)
+    if array.ndim != 2 or array.dtype not in (np.float32, np.float64) or not np.isfinite(array).all():
+        raise ValueError(f"vectors are {array.dtype} {array.shape}; give finite floats shaped (n_items, dim)")
+    return read_only(array, array.dtype)
+
+
+def _choose_from_table(scores: ArrayLike, rule: Rule, available: Available | ArrayLike, k: int) -> Choice:
+    """Choose by a rule; variety is all of a gain that is not the score."""
+    first_gains = rule.first_gains()
+    given: Floats = np.asarray(scores, dtype=np.float64)
+    if given.ndim != 2 or given.shape[1] != first_gains.size:
+        raise ValueError(f"scores are {given.shape} for {first_gains.size} items; give (n_users, n_items)")
+    choice = choose(table(given + first_gains), rule, available, k)
+    variety = choice.variety + first_gains[np.maximum(choice.items, 0)] * (choice.items >= 0)
+    return Choice(choice.items, choice.gains, variety)

@@ -1,4 +1,4 @@
-"""What one user may see, said in a few numbers instead of a table over the catalogue."""
+"""What users may see: a table of booleans, or for one user a few item numbers instead of a row of the catalog."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
+
+NO_NUMBERS = np.zeros(0, dtype=np.int64)
+NO_TABLE = np.zeros((0, 0), dtype=np.bool_)
+
+AvailableArguments = tuple[bool, Booleans, Integers, Integers]
+"""Whether there are candidates, the table or none, excluded items and candidates: what the compiled greedy takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,19 +37,13 @@ class Available:
         excluded: Iterable[int] | Integers = (),
         candidates: Iterable[int] | Integers | None = None,
     ) -> Available:
-        """Check item numbers and put them in order."""
+        """Check item numbers and put them in order.
+
+        >>> Available.of(6, excluded=[4, 1], candidates=[5, 4]).table().tolist()
+        [[False, False, False, False, False, True]]
+        """
         chosen = None if candidates is None else _numbers("candidates", candidates, n_items)
         return cls(n_items, _numbers("excluded", excluded, n_items), chosen)
-
-    @classmethod
-    def one_row(cls, available: Available | Booleans) -> Available:
-        """Say the same as a table with one row (1, n_items), by whichever list is shorter."""
-        if isinstance(available, Available):
-            return available
-        row = np.asarray(available, dtype=np.bool_)[0]
-        if 2 * np.count_nonzero(row) >= row.size:
-            return cls(row.size, np.flatnonzero(~row))
-        return cls(row.size, np.zeros(0, dtype=np.int64), np.flatnonzero(row))
 
     def table(self) -> Booleans:
         """Return the table (1, n_items) that says the same."""
@@ -53,13 +53,30 @@ class Available:
         row[0, self.excluded] = False
         return row
 
-    def left(self, items: Integers) -> Integers:
-        """Return those of some items that are not excluded, in the same order."""
-        if not self.excluded.size:
-            return items
-        gone = np.zeros(self.n_items, dtype=np.bool_)
-        gone[self.excluded] = True
-        return items[~gone[items]]
+
+def as_table(available: Available | ArrayLike, n_users: int, n_items: int) -> Booleans:
+    """Return what each of n_users may see as a boolean array (n_users, n_items), whichever way it was given.
+
+    >>> as_table(Available.of(3, excluded=[1]), n_users=1, n_items=3).tolist()
+    [[True, False, True]]
+    """
+    _, table, _, _ = available_arguments(available, n_users, n_items)
+    return available.table() if isinstance(available, Available) else np.broadcast_to(table, (n_users, n_items))
+
+
+def available_arguments(available: Available | ArrayLike, n_users: int, n_items: int) -> AvailableArguments:
+    """Check what users may see, and return it as the compiled greedy takes it."""
+    if isinstance(available, Available):
+        if n_users != 1:
+            raise ValueError(f"Available is for one user, and there are {n_users}; pass a boolean table instead")
+        if available.n_items != n_items:
+            raise ValueError(f"available is for a catalog of {available.n_items} items; this one has {n_items}")
+        candidates = NO_NUMBERS if available.candidates is None else available.candidates
+        return available.candidates is not None, NO_TABLE, available.excluded, candidates
+    table = np.ascontiguousarray(available, dtype=np.bool_)
+    if table.ndim != 2 or table.shape[0] not in (1, n_users) or table.shape[1] != n_items:
+        raise ValueError(f"available is shaped {table.shape}; pass a boolean array shaped {(n_users, n_items)}")
+    return False, table, NO_NUMBERS, NO_NUMBERS
 
 
 def _numbers(name: str, given: Iterable[int] | Integers, n_items: int) -> Integers:
@@ -70,5 +87,5 @@ def _numbers(name: str, given: Iterable[int] | Integers, n_items: int) -> Intege
     numbers = np.unique(array.astype(np.int64))
     if numbers.size and not (numbers[0] >= 0 and numbers[-1] < n_items):
         outside = numbers[0] if numbers[0] < 0 else numbers[-1]
-        raise ValueError(f"{name} hold {outside}; the catalogue has items 0 to {n_items - 1}")
+        raise ValueError(f"{name} hold {outside}; the catalog has items 0 to {n_items - 1}")
     return numbers

@@ -1,34 +1,54 @@
-"""Greedy choice for a batch of users, exact and pruned: what every slate rule with variety runs on.
+"""The greedy choice of a slate, lazy and exact: the one loop that every slate rule runs on, compiled.
 
-Every greedy rule returns exactly min(k, available) distinct available items per user, best first, and never lets one
-user's slate depend on the batch. Sums over coordinates run in one fixed order, so equal items get equal gains wherever
-they stand. A tie is a gain within TIE of the best, so that rounding decides nothing, and goes to the lowest index.
+A slate has exactly min(k, available) distinct available items, best first, and never depends on who else is in the
+batch. A tie is a gain within TIE of the best, so that rounding decides nothing, and goes to the lowest index.
+
+Items are bounded in blocks of 64, and a gain never exceeds its bound. Only items whose bound reaches the best gain
+enter the pool, where exact gains are kept; gains there only shrink, so the last known gain of an item is a bound as
+well, and an item is looked at again only when that bound reaches the best gain. What is chosen this way is what a full
+search of all items in every step would choose.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from slatewise.slates.diversity import Rule
-from slatewise.slates.vectors import ItemVectors
+from slatewise.compiled import compiled
+from slatewise.slates.available import Available, AvailableArguments, available_arguments
+from slatewise.slates.kernels import BLOCK, Floats, Integers, Vectors, Words, jaccard_of_sets, product
+from slatewise.slates.rules import (
+    MEAN_COSINE,
+    OVERLAP,
+    RELEVANCE,
+    VOLUME,
+    Rule,
+    RuleArguments,
+    add_direction,
+    drifts,
+    first_gain,
+    first_state,
+    loss,
+    next_state,
+    size_of,
+)
+from slatewise.slates.scores import (
+    TABLE,
+    Blocks,
+    ScoreArguments,
+    Scores,
+    exact_score,
+    fill_bounds,
+    narrow_weights,
+    rounding_error,
+)
 
-if TYPE_CHECKING:
-    from slatewise.slates.forms import RuleFor
+TIE = 1e-9
+"""Gains are equal when they differ by less than this, relative to 1 + |gain|."""
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Booleans = NDArray[np.bool_]
-
-TIE = 1e-9  # relative to 1 + |gain|
-BLOCK_NUMBERS = 1 << 17  # users are worked on in blocks of about so many (user, item) pairs, to stay in the cache
-CANDIDATES_PER_PICK = 10
-TRIAL_SHARE = 8  # one user in so many is tried first
-ENLARGEMENT = 4  # each trial has at least so many times the candidates of the one before
-CANDIDATE_GROWTH = 8  # candidates must be fewer than one item in so many, else all items are looked at
+ITEM, SEEN, OWN, SIZE, STATE, GAIN = range(6)
 
 
 @dataclass(frozen=True)
@@ -42,121 +62,230 @@ class Choice:
     gains: Floats
     variety: Floats
 
-    def put(self, rows: Integers | slice, part: Choice) -> None:
-        """Fill in the choice of some users."""
-        self.items[rows], self.gains[rows], self.variety[rows] = part.items, part.gains, part.variety
 
-    def take(self, rows: Booleans) -> Choice:
-        """Return the choice of some users."""
-        return Choice(self.items[rows], self.gains[rows], self.variety[rows])
+def choose(scores: Scores, rule: Rule, available: Available | ArrayLike, k: int, n_users: int | None = None) -> Choice:
+    """Choose a slate of k items for every user, greedily by score plus variety.
 
-    def named(self, candidates: Integers) -> Choice:
-        """Turn places among candidates (n_users, n_candidates) into item numbers."""
-        items = np.take_along_axis(candidates, np.maximum(self.items, 0), axis=1)
-        return Choice(np.where(self.items >= 0, items, -1), self.gains, self.variety)
-
-
-def choose_together(scores: Floats, bound: Floats, vectors: ItemVectors, k: int, rule: RuleFor) -> Choice:
-    """Run a greedy rule on blocks of users that fit the cache, without pruning once it has failed for most of a block.
-
-    The first block is a small trial. `bound` (1, n_items or 1) is the most that variety can add, up to the rule's
-    headroom.
+    A table of scores must include `rule.first_gains`; the other forms add them themselves. Here variety is what the
+    chosen items took: the gain minus all that the item would gain on an empty slate.
     """
-    chosen, prune = nothing(len(scores), k), True
-    rows = max(1, BLOCK_NUMBERS // scores.shape[1])
-    trial = max(1, min(rows, len(scores) // TRIAL_SHARE))
-    for users in np.split(np.arange(len(scores)), range(trial, len(scores), rows)):
-        rest = _choose_from_promising(scores, bound, vectors, rule, (chosen, users)) if prune else users
-        if rest.size:
-            part, _ = _greedy(
-                scores[rest], rule.together(vectors.everything, len(rest)), k, np.full(len(rest), -np.inf)
-            )
-            chosen.put(rest, part)
-        prune = 2 * rest.size <= users.size
-    return chosen
-
-
-def _choose_from_promising(
-    scores: Floats,
-    bound: Floats,
-    vectors: ItemVectors,
-    rule: RuleFor,
-    places: tuple[Choice, Integers],
-) -> Integers:
-    """Fill in what the most promising candidates prove, for some users of a choice; return the users left over.
-
-    Where the candidates prove too few, as many are tried as may matter, if that is a small part of the items.
-    """
-    chosen, todo = places
-    k, largest, left = chosen.items.shape[1], scores.shape[1] // CANDIDATE_GROWTH, [todo[:0]]
-    size = CANDIDATES_PER_PICK * k
-    while todo.size and size <= largest:
-        bounds = scores[todo] + bound
-        items, outside = _most_promising(bounds, size)
-        part, sure = _greedy(scores[todo[:, None], items], rule.together(vectors.take(items), len(todo)), k, outside)
-        exact = sure > outside
-        chosen.put(todo[exact], part.named(items).take(exact))
-        needed = np.count_nonzero(bounds[~exact] >= sure[~exact, None], axis=1)
-        left.append(todo[~exact][needed > largest])
-        todo = todo[~exact][needed <= largest]
-        size = max(ENLARGEMENT * size, int(needed.max(where=needed <= largest, initial=0)))
-    return np.concatenate([*left, todo])
-
-
-def _most_promising(bounds: Floats, size: int) -> tuple[Integers, Floats]:
-    """Return the `size` items with the largest bounds, in ascending order, and the largest bound among the others."""
-    last_outside = bounds.shape[1] - size - 1
-    order = np.argpartition(bounds, last_outside, axis=1)
-    outside = np.take_along_axis(bounds, order[:, last_outside : last_outside + 1], axis=1)[:, 0]
-    return np.sort(order[:, last_outside + 1 :], axis=1), outside
-
-
-def _greedy(scores: Floats, rule: Rule, k: int, outside: Floats) -> tuple[Choice, Floats]:
-    """Choose k candidates one by one; also return the gain that every choice of a row surpassed for sure.
-
-    Where that is not above `outside`, at which the gains of other items end, the choice may be wrong, and it stopped
-    being looked at. Where `outside` is −inf, the candidates are all there is. Overwrites scores.
-    """
-    chosen, rows = nothing(len(scores), k), np.arange(len(scores))
-    complete = outside == -np.inf
-    sure = np.full(len(scores), np.inf)
-    for position in range(k):
-        with np.errstate(divide="ignore"):
-            gains = rule.gains(scores, complete)
-        best = gains.max(axis=1)
-        tie = TIE * (1.0 + np.abs(best))
-        np.copyto(sure, np.minimum(sure, best - 2.0 * tie - rule.headroom()), where=~complete & (sure > outside))
-        if not (sure > outside).any():
-            break
-        picks = (gains >= (best - tie)[:, None]).argmax(axis=1)
-        record(chosen, position, picks, gains[rows, picks], scores[rows, picks])
-        scores[rows, picks] = -np.inf
-        if position + 1 < k:
-            rule.add(picks)
-    return chosen, sure
-
-
-def nothing(n_users: int, k: int) -> Choice:
-    """Return a choice with every place empty."""
+    rows = len(scores.values) if n_users is None else n_users
     if k < 1:
         raise ValueError(f"k is {k}; a slate has at least one position")
-    return Choice(np.full((n_users, k), -1, dtype=np.int64), np.zeros((n_users, k)), np.zeros((n_users, k)))
-
-
-def record(chosen: Choice, position: int, picks: Integers, gains: Floats, scores: Floats) -> None:
-    """Note what was picked for one position; a gain of −inf means that nothing was left."""
-    found = gains > -np.inf
-    chosen.items[found, position] = picks[found]
-    chosen.gains[found, position] = gains[found]
-    chosen.variety[found, position] = gains[found] - scores[found]
-
-
-def masked(scores: ArrayLike, available: ArrayLike) -> Floats:
-    """Return a fresh float64 copy of scores (n_users, n_items) with −inf where not available."""
-    allowed = np.asarray(available, dtype=np.bool_)
-    kept = np.where(allowed, np.asarray(scores, dtype=np.float64), -np.inf)
-    if kept.ndim != 2 or kept.shape[1] == 0 or kept.shape != np.shape(scores):
-        raise ValueError(f"scores are {np.shape(scores)}, available {allowed.shape}; give (n_users, n_items) for both")
-    if np.count_nonzero(np.isfinite(kept)) != np.count_nonzero(np.broadcast_to(allowed, kept.shape)):
+    allowed = available_arguments(available, rows, scores.n_items)
+    items, gains, own = np.full((rows, k), -1, dtype=np.int64), np.zeros((rows, k)), np.zeros((rows, k))
+    failed = choose_slates(scores.arguments, rule.arguments, allowed, (items, gains, own))
+    if failed >= 0:
         raise ValueError("the score of an available item is not finite; mark it not available, or repair its vector")
-    return kept
+    return Choice(items, gains, gains - own)
+
+
+@compiled
+def choose_slates(
+    scores: ScoreArguments, rule: RuleArguments, available: AvailableArguments, chosen: tuple[Integers, Floats, Floats]
+) -> int:
+    """Choose for every user; return the first user with a score that is not finite, or −1.
+
+    Memory for all items is only reserved: what is written grows with the pool, apart from one bit per item.
+    """
+    kind, weights, noise, vectors, sets = rule
+    restricted, _, _, candidates = available
+    n_items = scores[1].shape[1] if scores[0] == TABLE else scores[3].shape[0]
+    n = candidates.size if restricted else n_items
+    n_blocks = (n + BLOCK - 1) // BLOCK
+    bounds, closed, values = np.empty(n_blocks), np.empty(n_blocks, dtype=np.uint64), np.empty(BLOCK)
+    pool, directions = np.empty((6, n)), np.empty((chosen[0].shape[1], vectors.shape[1]))
+    for user in range(chosen[0].shape[0]):
+        weight = weights[user if weights.size > 1 else 0]
+        active = (RELEVANCE if weight == 0.0 and kind != VOLUME else kind, weight, noise)
+        close_unavailable(available, user, closed, n)
+        blocks = (user, n, rounding_error(scores, user), narrow_weights(scores, user), candidates)
+        if not bound_blocks(scores, blocks, bounds, closed, values):
+            return user
+        memory = (bounds, closed, values, pool, directions)
+        if not choose_slate(scores, (active, vectors, sets), blocks, memory, chosen):
+            return user
+    return -1
+
+
+@compiled
+def close_unavailable(available: AvailableArguments, user: int, closed: Words, n: int) -> None:
+    """Set the bits of what a user may not see: places in the catalog, or among the candidates if there are some."""
+    restricted, table, excluded, candidates = available
+    for block in range(closed.size):
+        closed[block] = np.uint64(0)
+    if table.shape[0] > 0:
+        row = user if table.shape[0] > 1 else 0
+        for place in range(n):
+            closed[place // BLOCK] |= np.uint64(not table[row, place]) << np.uint64(place % BLOCK)
+    place = 0
+    for number in range(excluded.size):
+        item = excluded[number]
+        if restricted:
+            while place < n and candidates[place] < item:
+                place += 1
+        else:
+            place = item
+        if place < n and (not restricted or candidates[place] == item):
+            closed[place // BLOCK] |= np.uint64(1) << np.uint64(place % BLOCK)
+
+
+@compiled
+def bound_blocks(scores: ScoreArguments, blocks: Blocks, bounds: Floats, closed: Words, values: Floats) -> bool:
+    """Bound every block: the one pass over all items. False if a score of a table is not finite."""
+    for block in range(bounds.size):
+        largest = fill_bounds(scores, blocks, block, values)
+        if closed[block] != 0 or scores[0] == TABLE:
+            largest = -np.inf
+            for place in range(min(BLOCK, blocks[1] - block * BLOCK)):
+                if not is_closed(closed, block, place):
+                    if not abs(values[place]) < np.inf:
+                        return False
+                    largest = max(largest, values[place])
+        bounds[block] = largest
+    return True
+
+
+@compiled
+def choose_slate(
+    scores: ScoreArguments,
+    rule: tuple[tuple[int, float, float], Vectors, Words],
+    blocks: Blocks,
+    memory: tuple[Floats, Words, Floats, Floats, Floats],
+    chosen: tuple[Integers, Floats, Floats],
+) -> bool:
+    """Choose one user's items one by one, and note their gains and own values. False if a score is not finite."""
+    user, n, error, _, candidates = blocks
+    (kind, weight, _), vectors, sets = rule
+    bounds, closed, values, pool, directions = memory
+    slate, lengths = chosen[0][user], np.zeros(chosen[0].shape[1] + 1)
+    position, size, count = np.int64(0), np.int64(0), np.int64(0)
+    while position < slate.size:
+        # Bring up to date whatever in the pool may gain most, the most promising item first.
+        headroom = 0.0
+        if kind == MEAN_COSINE and count > 0:
+            headroom = widen_gains(pool, size, weight, (directions, lengths, count))
+        best, limit, top = -np.inf, -np.inf, place_of_largest(pool[GAIN], size)
+        for turn in range(-1 if size > 0 else 0, size):
+            place = top if turn < 0 else turn
+            if pool[GAIN, place] >= limit:
+                best = max(best, refresh(rule, pool, place, (directions, slate, count)))
+                limit = lowest_tie(best)
+        # Take items into the pool whose bounds reach the best gain; from the best block if there is no gain yet.
+        top = place_of_largest(bounds, bounds.size)
+        for turn in range(-1 if size == 0 and bounds.size > 0 else 0, bounds.size):
+            block = top if turn < 0 else turn
+            reach = bounds[top] - 2.0 * error if turn < 0 else lowest_tie(best) - error - headroom
+            if bounds[block] < reach or bounds[block] == -np.inf:
+                continue
+            fill_bounds(scores, blocks, block, values)
+            bounds[block] = -np.inf
+            for place in range(min(BLOCK, n - block * BLOCK)):
+                if is_closed(closed, block, place):
+                    continue
+                if values[place] < reach:
+                    bounds[block] = max(bounds[block], values[place])
+                    continue
+                closed[block] |= np.uint64(1) << np.uint64(place)
+                item = candidates[block * BLOCK + place] if candidates.size > 0 else block * BLOCK + place
+                magnitude, own = size_of(kind, vectors, sets, item), exact_score(scores, user, item)
+                if not abs(own) < np.inf:
+                    return False
+                pool[ITEM, size], pool[SEEN, size], pool[SIZE, size] = item, 0, magnitude
+                pool[OWN, size] = own if scores[0] == TABLE else own + first_gain(rule[0], magnitude)
+                pool[STATE, size] = first_state(kind, magnitude)
+                best = max(best, refresh(rule, pool, size, (directions, slate, count)))
+                size += 1
+        # Choose the lowest item of the best, unless nothing is left, or nothing sticks out of the span of the chosen.
+        if size == 0:
+            break
+        if best > -np.inf:
+            place = lowest_item(pool, size, lowest_tie(best))
+            item = int(pool[ITEM, place])
+            slate[position] = item
+            chosen[1][user, position], chosen[2][user, position] = pool[GAIN, place], pool[OWN, place]
+            position, size = position + 1, size - 1
+            for row in range(6):
+                pool[row, place] = pool[row, size]
+            if kind == OVERLAP:
+                count += 1
+            elif kind != RELEVANCE and position < slate.size:
+                count = add_direction(rule[0], vectors, item, directions, count)
+        if kind == VOLUME and (best == -np.inf or count == vectors.shape[1]):
+            begin_span(pool, size, count > 0)
+            count = np.int64(0)
+    return True
+
+
+@compiled
+def lowest_tie(gain: float) -> float:
+    """Return the lowest gain that counts as equal to this one."""
+    return gain - TIE * (1.0 + abs(gain))
+
+
+@compiled
+def place_of_largest(values: Floats, size: int) -> int:
+    """Return the first place of the largest of some values."""
+    largest = 0
+    for place in range(1, size):
+        if values[place] > values[largest]:
+            largest = place
+    return largest
+
+
+@compiled
+def is_closed(closed: Words, block: int, place: int) -> bool:
+    """Whether an item of a block may not be chosen or is in the pool."""
+    return (closed[block] >> np.uint64(place)) & np.uint64(1) == np.uint64(1)
+
+
+@compiled
+def lowest_item(pool: Floats, size: int, limit: float) -> int:
+    """Return the place in the pool of the lowest item whose gain reaches the limit."""
+    lowest = -1
+    for place in range(size):
+        if pool[GAIN, place] >= limit and (lowest < 0 or pool[ITEM, place] < pool[ITEM, lowest]):
+            lowest = place
+    return lowest
+
+
+@compiled
+def begin_span(pool: Floats, size: int, some_direction: bool) -> None:
+    """Begin a new span: every item gains as on an empty slate. Without a direction so far, zero vectors gain so, too."""
+    for place in range(size):
+        has_direction = pool[SIZE, place] > 0.0 or not some_direction
+        pool[SEEN, place], pool[STATE, place] = 0.0, 1.0 if has_direction else 0.0
+        pool[GAIN, place] = pool[OWN, place] if has_direction else -np.inf
+
+
+@compiled
+def widen_gains(pool: Floats, size: int, weight: float, chosen: tuple[Floats, Floats, int]) -> float:
+    """Turn the last known gains of the mean cosine into bounds; return the headroom of items not yet in the pool."""
+    directions, lengths, count = chosen
+    drifts(directions, count, lengths)
+    for place in range(size):
+        smallest = pool[STATE, place] - lengths[int(pool[SEEN, place])]
+        pool[GAIN, place] = pool[OWN, place] - weight * smallest / count
+    return weight * lengths[0] / count
+
+
+@compiled
+def refresh(
+    rule: tuple[tuple[int, float, float], Vectors, Words],
+    pool: Floats,
+    place: int,
+    chosen: tuple[Floats, Integers, int],
+) -> float:
+    """Let an item of the pool see what was chosen since it was last looked at; return its gain."""
+    (kind, weight, noise), vectors, sets = rule
+    directions, slate, count = chosen
+    item, size, state = int(pool[ITEM, place]), pool[SIZE, place], pool[STATE, place]
+    for number in range(int(pool[SEEN, place]), count):
+        if kind == OVERLAP:
+            similarity = jaccard_of_sets(sets, item, slate[number])
+        else:
+            similarity = product(vectors, item, directions[number])
+        state = next_state(kind, state, size, similarity)
+    pool[SEEN, place], pool[STATE, place] = count, state
+    pool[GAIN, place] = pool[OWN, place] - loss((kind, weight, noise), state, size, count)
+    return pool[GAIN, place]

@@ -11,7 +11,7 @@ def export_user(store: Store, user: str) -> dict[str, Any] | None:
     slates, events = store.read(lambda transaction: (transaction.slates_of(user), transaction.feedback_of(user)))
     if not slates and not events:
         return None
-    return {"user": user, "slates": [*map(_plain, slates)], "feedback": [*map(_plain, events)]}
+    return {"user": user, "slates": [*map(_plain, slates)], "answers": [*map(_plain, events)]}
 
 
 def _plain(record: SlateRecord | FeedbackRecord) -> dict[str, Any]:

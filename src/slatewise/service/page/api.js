@@ -7,14 +7,14 @@ const FIRST_WAIT = 500;
 const LONGEST_WAIT = 8000;
 const TIMEOUT = 20000;
 
-/** Tells "lost" (detail: the error) when the service does not answer, and "back" when it does again. */
+/** Tells "lost" (detail: the error) when the service does not respond, and "back" when it does again. */
 export const connection = new EventTarget();
 let lost = false;
 
-/** An answer that says no (RFC 9457). */
+/** A response that says no (RFC 9457). */
 export class Problem extends Error {
   constructor(status, { title, detail, request_id: requestId } = {}, wait = null) {
-    super(title || `The service answered with status ${status}`);
+    super(title || `The service responded with status ${status}`);
     Object.assign(this, { status, detail: detail || "", requestId, wait });
   }
 
@@ -87,7 +87,7 @@ async function reach(method, path, body) {
       signal: AbortSignal.timeout(TIMEOUT),
     });
   } catch (error) {
-    throw new Unreachable("The service does not answer", { cause: error });
+    throw new Unreachable("The service does not respond", { cause: error });
   }
 }
 
@@ -96,7 +96,7 @@ async function read(answer) {
     return await answer.json();
   } catch (error) {
     if (!answer.ok) return null;
-    throw new Unreachable("The answer broke off", { cause: error });
+    throw new Unreachable("The response broke off", { cause: error });
   }
 }
 

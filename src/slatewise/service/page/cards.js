@@ -1,6 +1,6 @@
 /* Cards of a slate: what it is, why it is here, and a button to like it; a click on the card means the button. */
 
-import { hueOf } from "./colour.js";
+import { hueOf } from "./color.js";
 import { calm, element, svg } from "./dom.js";
 import { tile } from "./tile.js";
 import { nameAndYear } from "./titles.js";
@@ -8,8 +8,8 @@ import { list, percent } from "./words.js";
 
 const MOST_CHIPS = 3;
 const ICONS = {
-  "crowd favourite": "M8 1.8l1.9 4 4.3.6-3.1 3 .8 4.3L8 11.6l-3.9 2.1.8-4.3-3.1-3 4.3-.6z",
-  "close to what you clicked": "M8 13.6C3.8 10.6 2 8.4 2 6a3.2 3.2 0 0 1 6-1.5A3.2 3.2 0 0 1 14 6c0 2.4-1.8 4.6-6 7.6z",
+  popular: "M8 1.8l1.9 4 4.3.6-3.1 3 .8 4.3L8 11.6l-3.9 2.1.8-4.3-3.1-3 4.3-.6z",
+  "similar to what you clicked": "M8 13.6C3.8 10.6 2 8.4 2 6a3.2 3.2 0 0 1 6-1.5A3.2 3.2 0 0 1 14 6c0 2.4-1.8 4.6-6 7.6z",
   exploring: "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zm2.9 3.6L9.3 9.3l-4.2 1.6 1.6-4.2z",
 };
 const HEART = "M12 20.3C5.5 15.7 3 12.5 3 8.9A4.8 4.8 0 0 1 12 6.6a4.8 4.8 0 0 1 9 2.3c0 3.6-2.5 6.8-9 11.4z";
@@ -64,9 +64,9 @@ export function chips(categories, most = MOST_CHIPS) {
 
 /** Why an item is on a slate, in words. */
 export function reasonWords(item) {
-  if (item.reason === "crowd favourite") return ["Crowd favourite"];
+  if (item.reason === "popular") return ["Popular with everyone"];
   if (item.reason === "exploring") return ["Trying something new"];
-  if (!item.because_title) return ["Close to what you liked"];
+  if (!item.because_title) return ["Similar to what you liked"];
   const liked = nameAndYear(item.because_title).name;
   return ["Because you liked ", element("cite", { dir: "auto", title: liked }, liked)];
 }
@@ -98,7 +98,7 @@ function card(item, place, items, toggle) {
   );
 }
 
-/** A click beside the button counts too, unless it ended a selection of text. */
+/** A click anywhere on the card counts too, unless it ended a selection of text. */
 function pressButton(event) {
   if (event.target.closest("button") || String(getSelection())) return;
   event.currentTarget.querySelector(".like").click();
@@ -110,7 +110,7 @@ function reason(item) {
     { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" },
     svg("path", { d: ICONS[item.reason] ?? ICONS.exploring }),
   );
-  const kind = { "crowd favourite": "crowd", exploring: "new" }[item.reason] ?? "close";
+  const kind = { popular: "popular", exploring: "new" }[item.reason] ?? "similar";
   return row(`reason ${kind}`, "Why it is here", icon, element("span", {}, reasonWords(item)));
 }
 

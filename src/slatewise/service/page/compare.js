@@ -2,7 +2,7 @@
 
 import { askPatiently } from "./api.js";
 import { reasonWords } from "./cards.js";
-import { hueOf } from "./colour.js";
+import { hueOf } from "./color.js";
 import { element, show } from "./dom.js";
 import { tile } from "./tile.js";
 import { nameAndYear } from "./titles.js";
@@ -13,13 +13,13 @@ const LONG = 120;
 let newest = 0;
 
 /** Draw one column per policy; `choose` is called with the policy that the person wants from now on. */
-export async function drawComparison(container, policies, wishes, choose) {
+export async function drawComparison(container, policies, slateOptions, choose) {
   const turn = ++newest;
   const compared = policies
     .filter((one) => COMPARED.includes(one.name))
     .sort((one, other) => COMPARED.indexOf(one.name) - COMPARED.indexOf(other.name));
   if (!container.children.length) show(container, compared.map(waiting));
-  const slates = await Promise.all(compared.map((one) => preview(one, wishes)));
+  const slates = await Promise.all(compared.map((one) => preview(one, slateOptions)));
   if (turn === newest)
     show(
       container,
@@ -27,9 +27,9 @@ export async function drawComparison(container, policies, wishes, choose) {
     );
 }
 
-async function preview(policy, wishes) {
+async function preview(policy, slateOptions) {
   try {
-    return await askPatiently("POST", "v1/slates", { ...wishes, policy: policy.name, preview: true });
+    return await askPatiently("POST", "v1/slates", { ...slateOptions, policy: policy.name, preview: true });
   } catch (problem) {
     return { items: [], problem };
   }
@@ -68,7 +68,7 @@ function sums(slate) {
   return `Variety ${percent(slate.variety)} · ${expected}`;
 }
 
-function entry(item, alone) {
+function entry(item, isOnlyHere) {
   const { name, year } = nameAndYear(item.title);
   return element(
     "li",
@@ -82,7 +82,7 @@ function entry(item, alone) {
         {},
         element("span", { class: name.length > LONG ? "name long" : "name", dir: "auto", title: name }, name),
         year && element("span", { class: "year" }, ` ${year}`),
-        alone && element("span", { class: "only" }, "only here"),
+        isOnlyHere && element("span", { class: "only" }, "only here"),
       ),
       element("span", { class: "hint" }, dots(item.categories), reasonWords(item)),
     ),

@@ -1,7 +1,7 @@
 /* The API key, asked for when the service wants one and kept until the tab is closed. */
 
 import { byId } from "./dom.js";
-import { kept } from "./keeping.js";
+import { kept } from "./storage.js";
 
 const NAME = "slatewise.key";
 const tab = kept(() => sessionStorage);

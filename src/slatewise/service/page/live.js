@@ -48,9 +48,9 @@ function drawAll(live) {
     rate("Slates per second", history.slates),
     rate("Feedback per second", history.feedback),
     fact(
-      "Slates answered",
+      "Slates closed",
       live.policies.reduce((sum, one) => sum + one.slates, 0).toLocaleString("en"),
-      `by ${count(users, "person", "people")}`,
+      `of ${count(users, "user")}`,
     ),
     fact("Beliefs rebuilt", live.rebuilt.toLocaleString("en"), "since the start"),
   );

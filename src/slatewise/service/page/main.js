@@ -2,12 +2,12 @@
 
 import { ask, askPatiently } from "./api.js";
 import { layCards, layPlaceholders, markLikes } from "./cards.js";
-import { colourCategories } from "./colour.js";
+import { colorCategories } from "./color.js";
 import { COMPARED, drawComparison } from "./compare.js";
 import { byId, calm, element, show } from "./dom.js";
 import { send } from "./outbox.js";
 import { drawPath } from "./path.js";
-import { firstSlate, forget, nextSlate, pickAgain, PICKS, toggle, wishes } from "./play.js";
+import { firstSlate, forget, nextSlate, pickAgain, PICKS, toggle, slateOptions } from "./play.js";
 import { drawRounds } from "./rounds.js";
 import { change, onChangeElsewhere, session, startOver } from "./session.js";
 import { announce, note, problemPanel, watchConnection } from "./status.js";
@@ -118,7 +118,7 @@ async function compare() {
   await drawComparison(
     byId("columns"),
     page.policies,
-    { ...wishes(), ...(slate && { replaces: slate.slate_id }) },
+    { ...slateOptions(), ...(slate && { replaces: slate.slate_id }) },
     choosePolicy,
   );
 }
@@ -178,7 +178,7 @@ async function beForgotten() {
     note("Everything the service knew about you is gone. You are someone new.");
     becomeNew();
   } catch (problem) {
-    note(problem.status === 403 ? "This key may not delete people; ask whoever runs the service." : problem.message);
+    note(problem.status === 403 ? "This key may not delete users; ask whoever runs the service." : problem.message);
   }
 }
 
@@ -202,7 +202,7 @@ async function meetCatalog() {
       COMPARED.map((name) => ({ name, share: 0, has_diversity_knob: true, summary: "" })),
     ),
   ]);
-  colourCategories(catalog.categories);
+  colorCategories(catalog.categories);
   page.policies = policies;
   const assigned = element("option", { value: "" }, "As assigned");
   show(

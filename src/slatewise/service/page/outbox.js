@@ -4,7 +4,7 @@
    so neither their order nor a repetition matters. */
 
 import { askPatiently } from "./api.js";
-import { alone, browser, newId } from "./keeping.js";
+import { withLock, browser, newId } from "./storage.js";
 
 const PREFIX = "slatewise.event.";
 let sequence = 0;
@@ -28,7 +28,7 @@ export function clear() {
 /** Send everything that waits, oldest first; returns the problems of what the service refused, with their slate ids. */
 export async function send() {
   const refused = [];
-  await alone("outbox", async () => {
+  await withLock("outbox", async () => {
     for (let [name] = names(); name !== undefined; [name] = names()) {
       const text = browser.get(name);
       const problem = await deliver(text);

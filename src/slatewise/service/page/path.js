@@ -1,6 +1,6 @@
 /* The path of the belief: where it stood after each slate, on a map whose landmarks are categories. */
 
-import { hueOf } from "./colour.js";
+import { hueOf } from "./color.js";
 import { element, figure, show, svg } from "./dom.js";
 import { shortened } from "./words.js";
 

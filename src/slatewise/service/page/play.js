@@ -1,7 +1,7 @@
 /* What a person can do: like, take back, ask for more, ask for other picks, start over, be forgotten. */
 
 import { ask, askPatiently } from "./api.js";
-import { alone } from "./keeping.js";
+import { withLock } from "./storage.js";
 import { clear, put, send } from "./outbox.js";
 import { change, session, startOver } from "./session.js";
 
@@ -19,9 +19,9 @@ export function toggle(item, shown) {
 
 /** The slate on the table; the first one is fetched. */
 export function firstSlate() {
-  return alone("slate", async () => {
+  return withLock("slate", async () => {
     if (session().slate) return session();
-    return served(await askPatiently("POST", "v1/slates", wishes()), 1);
+    return served(await askPatiently("POST", "v1/slates", slateOptions()), 1);
   });
 }
 
@@ -29,21 +29,21 @@ export function firstSlate() {
 
     A slate that is lost on its way to us is closed by the service, unanswered, when we ask again. */
 export function nextSlate(shown) {
-  return alone("slate", async () => {
+  return withLock("slate", async () => {
     if (session().slate?.slate_id !== shown) return session();
     put({ slate_id: shown, clicked: [], retracted: [], final: true });
     await send();
     if (session().slate?.slate_id !== shown) return session();
-    return served(await askPatiently("POST", "v1/slates", wishes()), session().round + 1);
+    return served(await askPatiently("POST", "v1/slates", slateOptions()), session().round + 1);
   });
 }
 
 /** Pick this slate again with other settings, as if it had never been shown; not once something on it is liked. */
 export function pickAgain() {
-  return alone("slate", async () => {
+  return withLock("slate", async () => {
     const { slate, liked, round } = session();
     if (liked.length) return session();
-    return served(await askPatiently("POST", "v1/slates", { ...wishes(), replaces: slate?.slate_id }), round);
+    return served(await askPatiently("POST", "v1/slates", { ...slateOptions(), replaces: slate?.slate_id }), round);
   });
 }
 
@@ -59,7 +59,7 @@ export async function forget() {
 }
 
 /** What is asked for with every slate. */
-export function wishes() {
+export function slateOptions() {
   const { user, policy, diversity } = session();
   return { user, k: PICKS, ...(policy !== null && { policy }), ...(diversity !== null && { diversity }) };
 }

@@ -1,6 +1,6 @@
 /* Who is here and what is on the table, shared by all tabs of the browser and kept over a reload. */
 
-import { browser, newId } from "./keeping.js";
+import { browser, newId } from "./storage.js";
 
 const NAME = "slatewise.session";
 const listeners = new Set();

@@ -57,7 +57,7 @@ function drawBanner(error) {
   banner.hidden = !away;
   if (!away) return show(banner);
   const kept = waiting();
-  const words = [reasonOf(error), kept ? `${count(kept, "answer")} kept and sent when it is back.` : "Trying again…"];
+  const words = [reasonOf(error), kept ? `${count(kept, "change")} kept, to be sent when it is back.` : "Trying again…"];
   const said = banner.querySelector("p");
   if (said) said.textContent = words.join(" ");
   else
@@ -71,5 +71,5 @@ function drawBanner(error) {
 function reasonOf(error) {
   if (!navigator.onLine) return "You are offline.";
   if (error instanceof Problem) return `${error.message}.`;
-  return "The service does not answer.";
+  return "The service does not respond.";
 }

@@ -13,7 +13,7 @@ let all = false;
 export function drawTaste(container, person) {
   const known = person.categories.filter((one) => one.lift !== null);
   if (!person.categories.length)
-    return show(container, note("This catalogue has no categories, so there is no taste to name."));
+    return show(container, note("This catalog has no categories, so there is no taste to name."));
   if (!person.slates)
     return show(
       container,
@@ -67,7 +67,7 @@ function chart(rows, most) {
   const words = rows.map((one) => [one.name, signed(one.lift), one.deviation.toFixed(2), one.shown, one.clicked]);
   return figure(
     drawing,
-    "What I think you like, compared with the crowd",
+    "What I think you like, compared with everyone",
     ["Category", "Lift", "Deviation", "Shown", "Liked"],
     words,
   );

@@ -1,6 +1,6 @@
-/* A picture for an item that has none: its categories give the colours and the pattern, its id the arrangement. */
+/* A picture for an item that has none: its categories give the colors and the pattern, its id the arrangement. */
 
-import { draws, hueOf, numberOf } from "./colour.js";
+import { draws, hueOf, numberOf } from "./color.js";
 import { svg } from "./dom.js";
 
 const WIDTH = 160;
@@ -11,16 +11,16 @@ export function tile(item) {
   const seed = numberOf(item.id);
   const random = draws(seed);
   const pattern = PATTERNS[numberOf(item.categories.join() || seed) % PATTERNS.length];
-  const colours = palette(item, seed);
+  const colors = palette(item, seed);
   return svg(
     "svg",
     { class: "tile", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "xMidYMid slice", "aria-hidden": "true" },
-    svg("rect", { width: WIDTH, height: HEIGHT, fill: colours.ground }),
-    pattern(random, colours),
+    svg("rect", { width: WIDTH, height: HEIGHT, fill: colors.ground }),
+    pattern(random, colors),
   );
 }
 
-/** One hue per category, up to three; an item with fewer gets neighbours of what it has. */
+/** One hue per category, up to three; an item with fewer gets neighbors of what it has. */
 function palette(item, seed) {
   const turn = seed % Math.max(item.categories.length, 1);
   const own = [...item.categories.slice(turn), ...item.categories.slice(0, turn)].slice(0, 3).map(hueOf);

@@ -1,8 +1,8 @@
 /* Numbers and names as people read them. */
 
 const POLICIES = {
-  "dc2b-calibrated": ["DC²B calibrated", "Learns how you differ from the crowd, and keeps variety."],
-  dc2b: ["DC²B", "The paper's method: guesses your taste anew each time."],
+  "dc2b-calibrated": ["DC²B calibrated", "Learns how you differ from everyone else, and keeps variety."],
+  dc2b: ["DC²B", "The paper's method: guesses your taste again each time."],
   popular: ["Popular", "What most people like. It does not learn."],
 };
 

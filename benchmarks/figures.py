@@ -1,0 +1,113 @@
+"""What is measured, in words, and the bound each figure has to keep; a name with a dot is nested in JSON."""
+
+from dataclasses import dataclass
+
+__all__ = ["FIGURES", "LISTS", "Bound", "Figure", "at_least", "at_most", "names_in"]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A limit that must not be passed: from below for speedups, from above for costs."""
+
+    limit: float
+    is_floor: bool
+
+    def is_met(self, value: float) -> bool:
+        """Say whether a measured value keeps the bound."""
+        return value >= self.limit if self.is_floor else value <= self.limit
+
+    def __str__(self) -> str:
+        return f"{'≥' if self.is_floor else '≤'} {self.limit:g}"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured number: the group that measures it, what it is, and its bound if it has one."""
+
+    group: str
+    label: str
+    bound: Bound | None = None
+
+    def verdict(self, value: float | None) -> str:
+        """Say whether a value keeps the bound; nothing where there is no bound."""
+        if value is None:
+            return "not measured"
+        if self.bound is None:
+            return ""
+        return "met" if self.bound.is_met(value) else "missed"
+
+
+def at_most(limit: float) -> Bound:
+    """Return the bound of a cost."""
+    return Bound(limit, is_floor=False)
+
+
+def at_least(limit: float) -> Bound:
+    """Return the bound of a speedup."""
+    return Bound(limit, is_floor=True)
+
+
+FIGURES: dict[str, Figure] = {
+    "pass_1m_ms": Figure("slates", "one pass X @ θ over 1,000,000 × 20 float32, ms"),
+    "slate_1m_over_pass": Figure("slates", "dc2b: slate of 10 of 1,000,000 items, over one pass", at_most(1.5)),
+    "slate_1m_calibrated_over_pass": Figure("slates", "dc2b-calibrated: the same, over one pass", at_most(1.2)),
+    "slate_10k_ms": Figure("slates", "dc2b: slate of 10 of 10,000 items, ms"),
+    "slate_10k_calibrated_ms": Figure("slates", "dc2b-calibrated: the same, ms", at_most(0.1)),
+    "update_us": Figure("updates", "dc2b-calibrated: belief update by one slate, µs", at_most(25)),
+    "update_over_history": Figure("updates", "the same after 10,000 slates, over after 10", at_most(1.2)),
+    "update_dc2b_us": Figure("updates", "dc2b: belief update by one slate, µs"),
+    "update_dc2b_over_history": Figure("updates", "the same after 10,000 slates, over after 10", at_most(1.2)),
+    "pyversity_grid_min": Figure("diversify", "pyversity over diversify: smallest of 20 cells", at_least(1)),
+    "pyversity_grid_median": Figure("diversify", "the same: median of 20 cells", at_least(4)),
+    "pyversity_grid_different": Figure("diversify", "cells in which different items came back", at_most(0)),
+    "dense_greedy_2k_speedup": Figure(
+        "dense", "greedy on a dense kernel over diversify, 10 of 2,000 items", at_least(20)
+    ),
+    "dense_greedy_2k_given_kernel_speedup": Figure("dense", "the same, its kernel built beforehand"),
+    "arms_peer_speedup": Figure("arms", "bayesianbandits: 10 of 1,000 arms and update, over ours", at_least(10)),
+    "arms_peer_batched_speedup": Figure("arms", "the same, ten rewards given to its learner in one call"),
+    "arms_peer_disjoint_speedup": Figure("arms", "the same, one learner per arm"),
+    "import_s": Figure("startup", "import slatewise, s", at_most(0.2)),
+    "first_slate_cold_s": Figure("startup", "import and first slate of 10,000 items, nothing compiled yet, s"),
+    "first_slate_warm_s": Figure("startup", "the same, with compiled kernels on the disk, s"),
+    "core_install_mb": Figure("startup", "size of a core installation, MB"),
+    "memory_over_vectors": Figure("memory", "dc2b serves 1,000,000 × 20, over the vectors' 80 MB", at_most(2.5)),
+    "memory_catalog_over_vectors": Figure("memory", "the catalog's part of it: vectors, ids, log-odds"),
+    "memory_peak_over_vectors": Figure("memory", "the peak, while it is loaded and checked"),
+    "memory_whole_over_vectors": Figure("memory", "the same, with titles, 18 categories, taste vectors"),
+    "memory_whole_catalog_over_vectors": Figure("memory", "the catalog's part of it"),
+    "memory_whole_calibrated_over_vectors": Figure("memory", "dc2b-calibrated serves that catalog"),
+    "simulator_speedup": Figure("simulator", "simulator over that of commit 4c27cee, the smaller of two", at_least(3)),
+    "simulator_speedup_dc2b": Figure("simulator", "the same, dc2b"),
+    "simulator_speedup_calibrated": Figure("simulator", "the same, dc2b-calibrated"),
+    "user_rounds_per_second": Figure("growth", "simulator: user-rounds per second, dc2b-calibrated, 4,000 items"),
+    "user_rounds_per_second_dc2b": Figure("growth", "simulator: the same, dc2b"),
+    "exponents.users": Figure("growth", "simulator: time grows with users to the power", at_most(1.05)),
+    "exponents.items": Figure("growth", "simulator: time grows with items to the power", at_most(1.05)),
+    "exponents.k": Figure("growth", "simulator: time grows with k to the power", at_most(1.2)),
+    "exponents.dim": Figure("growth", "simulator: time grows with the dimension to the power"),
+    "exponents.dim_dc2b": Figure("growth", "simulator: the same, dc2b"),
+    "ml_1m_csv_ms": Figure("data", "polars reads ML-1M's ratings as CSV, ms"),
+    "parse_archive_over_csv": Figure("data", "parse ML-1M's archive, verified and cached, over that CSV", at_most(3)),
+    "parse_cache_over_csv": Figure("data", "the same from the cache, hashes checked", at_most(0.2)),
+    "load_archive_over_csv": Figure("data", "load ML-1M as a Dataset from the archive, over that CSV", at_most(3)),
+    "load_cache_over_csv": Figure("data", "the same from the cache", at_most(0.2)),
+    "load_peak_mb": Figure("data", "peak memory of loading ML-1M, MB", at_most(600)),
+    "cornac_s": Figure("data", "cornac itself trains ML-1M, 10 dimensions, 50 epochs, s"),
+    "training_over_cornac": Figure("data", "our training, over cornac itself", at_most(1.2)),
+    "table2_ml-100k_s": Figure(
+        "laboratory", "Table 2 on ML-100K, one split, seven methods, two workers, s", at_most(20)
+    ),
+    "table2_ml-100k_peak_mb": Figure("laboratory", "its memory, MB", at_most(2048)),
+    "table2_ml-1m_s": Figure("laboratory", "Table 2 on ML-1M likewise, s", at_most(180)),
+    "table2_ml-1m_peak_mb": Figure("laboratory", "its memory, MB", at_most(2048)),
+    "calibrated_over_dc2b": Figure("laboratory", "dc2b-calibrated over dc2b in the simulator, ML-1M", at_most(1.5)),
+}
+LISTS = {"pyversity_grid": "diversify"}
+"""Results that are a list of rows, and the group that measures each."""
+
+
+def names_in(group: str) -> list[str]:
+    """Return the names of all that a group measures."""
+    figures = [name for name, figure in FIGURES.items() if figure.group == group]
+    return figures + [name for name, owner in LISTS.items() if owner == group]

@@ -1,0 +1,102 @@
+"""`python -m benchmarks.load [load | soak | compare]`: the service under load, by itself or against other sources."""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.load import compare, load_test, soak
+from benchmarks.load.compare import run_loop
+from benchmarks.load.load_test import Plan, Row
+from benchmarks.load.server import Launch, save_catalog_with
+from benchmarks.machine import load_average, machine, warn_if_busy
+from benchmarks.measure import SOURCE
+from slatewise.report import Table, markdown_table
+
+SAME_MACHINE = "One worker, SQLite with synchronous = FULL; the generator runs on the same cores as the server."
+
+Outcome = tuple[dict[str, Any], Table, bool]
+"""Everything for programs, a table for people, and whether every bound is kept."""
+
+
+def main() -> int:
+    """Measure, print, and say by the exit code whether every bound is kept."""
+    given = parse()
+    warn_if_busy()
+    load_before = load_average()
+    with tempfile.TemporaryDirectory(prefix="slatewise-load-", dir=given.directory) as folder:
+        measured, table, is_met = COMMANDS[given.command](given, Path(folder))
+    if given.json:
+        about = {"machine": machine(), "load_before": load_before, "same_machine": True, "items": given.items}
+        print(json.dumps({**about, **measured}))
+    else:
+        print(markdown_table(table))
+    return 0 if is_met else 1
+
+
+def _load(given: argparse.Namespace, directory: Path) -> Outcome:
+    plan = Plan(given.slates or 300.0, given.feedbacks or 500.0, given.seconds or 20.0, given.runs, given.clients)
+    measured = run_loop(load_test.measure(plan, _launch(given, directory), directory, _note))
+    return measured, *_table(load_test.verdicts(plan, measured))
+
+
+def _soak(given: argparse.Namespace, directory: Path) -> Outcome:
+    plan = Plan(given.slates or 150.0, given.feedbacks or 250.0, given.seconds or 600.0)
+    measured = run_loop(soak.watch(plan, _launch(given, directory), directory, _note))
+    return measured.document(), *_table(soak.verdicts(measured))
+
+
+def _compare(given: argparse.Namespace, directory: Path) -> Outcome:
+    plan = Plan(given.slates or 150.0, given.feedbacks or 250.0, given.seconds or 10.0, given.runs, given.clients)
+    launches = compare.launches_of(given.source, directory, given.items, given.policy)
+    runs = compare.compare(plan, launches, directory, _note)
+    return {"compare": runs}, compare.comparison_table(plan, runs), True
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace, Path], Outcome]] = {
+    "load": _load,
+    "soak": _soak,
+    "compare": _compare,
+}
+
+
+def _launch(given: argparse.Namespace, directory: Path) -> Launch:
+    _note(f"saving a catalog of {given.items:,} items")
+    save_catalog_with(SOURCE, directory / "catalog", given.items)
+    return Launch(directory / "catalog", given.policy)
+
+
+def _table(rows: list[Row]) -> tuple[Table, bool]:
+    table = Table("load", SAME_MACHINE, ("figure", "measured", "bound", ""), tuple(row.cells() for row in rows))
+    return table, all(row.is_met for row in rows)
+
+
+def _note(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
+    parser.add_argument("command", nargs="?", default="load", choices=list(COMMANDS))
+    parser.add_argument("--slates", type=float, help="per second: 300, or 150 in soak and compare")
+    parser.add_argument("--feedbacks", type=float, help="per second: 500, or 250 in soak and compare")
+    parser.add_argument("--seconds", type=float, help="of each measurement: load 20, compare 10; of the soak: 600")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--clients", type=int, default=32, help="that send as fast as they can")
+    parser.add_argument("--items", type=int, default=10_000)
+    parser.add_argument("--policy", default="dc2b-calibrated")
+    parser.add_argument("--source", type=Path, action="append", help="for compare: a directory that holds slatewise/")
+    parser.add_argument("--directory", type=Path, help="where the stores are put; by default where temporary files go")
+    parser.add_argument("--json", action="store_true", help="print one JSON document with every run")
+    given = parser.parse_args(arguments)
+    if (given.command == "compare") != bool(given.source):
+        parser.error("compare, and nothing else, needs --source DIR, once for each source tree")
+    return given
+
+
+if __name__ == "__main__":
+    sys.exit(main())

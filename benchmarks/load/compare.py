@@ -1,0 +1,108 @@
+"""The same load on several source trees by turns: each turn starts a server on an empty store and stops it again."""
+
+import asyncio
+import gc
+import tempfile
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeVar
+
+import uvloop
+
+from benchmarks.load import closed_loop, server
+from benchmarks.load.load_test import FEEDBACKS, HEALTH, SLATES, Note, Plan, connected, listed, mixed_load
+from benchmarks.load.server import Launch, Server
+from benchmarks.load.visitors import Visitors
+from slatewise.report import Table
+
+Result = TypeVar("Result")
+
+WARM_UP_SECONDS = 2.0
+FIGURES = {
+    "requests_per_second": "requests/s, {clients} clients",
+    "slates_p99_ms": "slates: 99th percentile, ms",
+    "feedback_p99_ms": "feedbacks: 99th percentile, ms",
+    "health_p99_ms": "/health/live: 99th percentile, ms",
+    "health_max_ms": "/health/live: longest, ms",
+    "generator_late_ms": "generator: longest delay, ms",
+    "failed": "failed",
+}
+
+Runs = Mapping[str, Sequence[Mapping[str, float]]]
+
+
+def compare(
+    plan: Plan, launches: Mapping[str, Launch], directory: Path, note: Note
+) -> dict[str, list[dict[str, float]]]:
+    """Measure each launch once per run; every other run goes backwards, so that no one always comes first."""
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in launches}
+    for number in range(plan.runs):
+        for name in list(launches)[:: -1 if number % 2 else 1]:
+            with tempfile.TemporaryDirectory(dir=directory) as folder:
+                figures = run_loop(measure(plan, launches[name], Path(folder)))
+            runs[name].append(figures)
+            note(f"run {number + 1} of {plan.runs}, {name}: {figures}")
+    return runs
+
+
+async def measure(plan: Plan, launch: Launch, directory: Path) -> dict[str, float]:
+    """Measure one server: as many requests as it takes after a warm-up, then the mixed load at a constant rate."""
+    with server.service(directory, launch) as target:
+        throughput = await _throughput(target, plan)
+        mixed = await mixed_load(target, plan, "mixed")
+    streams = [mixed[name] for name in (SLATES, FEEDBACKS, HEALTH)]
+    return {
+        "requests_per_second": round(throughput.requests_per_second, 1),
+        "slates_p99_ms": mixed[SLATES]["p99_ms"],
+        "feedback_p99_ms": mixed[FEEDBACKS]["p99_ms"],
+        "health_p99_ms": mixed[HEALTH]["p99_ms"],
+        "health_max_ms": mixed[HEALTH]["max_ms"],
+        "generator_late_ms": max(stream["sent_late_ms"] for stream in streams),
+        "failed": throughput.failed + sum(stream["failed"] for stream in streams),
+    }
+
+
+async def _throughput(target: Server, plan: Plan) -> closed_loop.Throughput:
+    visitors = Visitors(target.host, "throughput", events=1)
+    async with connected(target, plan.clients) as pool:
+        await closed_loop.throughput(pool, visitors, plan.clients, WARM_UP_SECONDS)
+        return await closed_loop.throughput(pool, visitors, plan.clients, plan.seconds / 2)
+
+
+def run_loop(task: Coroutine[Any, Any, Result]) -> Result:
+    """Run the generator on the fastest event loop there is, collecting its garbage only afterwards."""
+    gc.collect()
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(task)
+    finally:
+        gc.enable()
+
+
+def launches_of(sources: Sequence[Path], directory: Path, n_items: int, policy: str) -> dict[str, Launch]:
+    """Return how each source tree is served; each one saves the same catalog in its own format."""
+    launches = {}
+    for number, source in enumerate(map(server.check_source, sources)):
+        catalog = directory / f"catalog-{number}"
+        server.save_catalog_with(source, catalog, n_items)
+        launches[str(source)] = Launch(catalog, policy, source)
+    return launches
+
+
+def comparison_table(plan: Plan, runs: Runs) -> Table:
+    """Lay out the median and all runs of each source tree, and the ratio of medians to the first one."""
+    names = list(runs)
+    rows = []
+    for figure, label in FIGURES.items():
+        values = {name: [run[figure] for run in runs[name]] for name in names}
+        ratios = [_ratio(values[name], values[names[0]]) for name in names[1:]]
+        rows.append((label.format(clients=plan.clients), *(listed(values[name]) for name in names), *ratios))
+    columns = ("figure", *names, *(f"{name} over the first" for name in names[1:]))
+    caption = f"{plan.slates:g} slates/s and {plan.feedbacks:g} feedbacks/s, by turns; median (all runs)"
+    return Table("compare", caption, columns, tuple(rows))
+
+
+def _ratio(values: Sequence[float], first: Sequence[float]) -> str:
+    return f"{median(values) / median(first):.2f}" if median(first) else "–"

@@ -1,0 +1,170 @@
+"""Servers as they are run: processes of their own, which are started, awaited, watched and stopped."""
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.measure import SOURCE, python, python_path
+from slatewise.catalog import Catalog
+from slatewise.data.synthetic import WorldSize, make_world
+
+HOST = "127.0.0.1"
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
+PORTS = range(20_000, 32_000)
+READY = f"GET /health/ready HTTP/1.0\r\nHost: {HOST}\r\n\r\n".encode()
+SAVE = """
+import pathlib, sys
+from benchmarks.load.server import save_catalog
+save_catalog(pathlib.Path(sys.argv[1]), int(sys.argv[2]))
+print("saved")
+"""
+WHERE = "import slatewise; print(slatewise.__file__)"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the service is started: catalog, policy, the source tree that holds its package, and its environment."""
+
+    catalog: Path
+    policy: str = "dc2b-calibrated"
+    source: Path = SOURCE
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server and, if it has one, the file of its store."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    store: Path | None = None
+
+    @property
+    def host(self) -> str:
+        """How requests name it."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def resident_bytes(self) -> int:
+        """Memory that the server holds now."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    @property
+    def wal_bytes(self) -> int:
+        """Size of the store's write-ahead log."""
+        wal = Path(f"{self.store}-wal")
+        return wal.stat().st_size if wal.exists() else 0
+
+
+@contextmanager
+def service(directory: Path, launch: Launch) -> Iterator[Server]:
+    """Run the service with one worker and a SQLite store, without a rate limit; its log goes to a file."""
+    store = directory / "slates.db"
+    arguments = ["-m", "slatewise", "serve", "--catalog", str(launch.catalog), "--store", f"sqlite:///{store}"]
+    environment = {"PYTHONPATH": python_path(launch.source), **launch.environment}
+    with _process([*arguments, "--policy", launch.policy, "--port"], directory, environment) as (process, port):
+        yield Server(process, port, store)
+
+
+@contextmanager
+def baseline(directory: Path) -> Iterator[Server]:
+    """Run the baseline application."""
+    with _process(["-m", "benchmarks.load.baseline_app"], directory, {"PYTHONPATH": python_path(SOURCE)}) as (
+        process,
+        port,
+    ):
+        yield Server(process, port)
+
+
+@contextmanager
+def _process(
+    arguments: Sequence[str], directory: Path, environment: Mapping[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Run Python with a port as the last argument; yield the process and the port once the server is ready."""
+    port = free_port()
+    variables = {**os.environ, "SLATEWISE_RATE": "0", "OPENBLAS_NUM_THREADS": "1", **environment}
+    with (directory / "server.log").open("ab") as log:
+        command = [sys.executable, *arguments, str(port)]
+        process = subprocess.Popen(command, env=variables, cwd=directory, stdout=log, stderr=log)  # noqa: S603
+    try:
+        wait_until_ready(process, port)
+        yield process, port
+    finally:
+        _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask a server to stop, and end it if it does not."""
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise
+
+
+def wait_until_ready(process: subprocess.Popen[bytes], port: int) -> None:
+    """Return once the server is ready; fail if it ends or takes too long."""
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            raise ChildProcessError(f"the server exited with {process.returncode} before it was ready; see its log")
+        if _is_ready(port):
+            return
+        time.sleep(0.02)
+    raise ChildProcessError(f"the server was not ready after {START_SECONDS:.0f} seconds; see its log")
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with socket.create_connection((HOST, port), timeout=5.0) as connection:
+            connection.sendall(READY)
+            return b" 200 " in connection.recv(100)
+    except OSError:
+        return False
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on, below those that systems lend to clients, so that it stays free."""
+    while True:
+        port = secrets.choice(PORTS)
+        with suppress(OSError), socket.create_server((HOST, port)):
+            return port
+
+
+def check_source(source: Path) -> Path:
+    """Return the absolute path of a source tree; refuse one whose package would not be the one that is served."""
+    source = source.resolve()
+    if not (source / "slatewise" / "__init__.py").is_file():
+        raise ValueError(f"{source} does not hold the package slatewise; give the directory that does, as CHECKOUT/src")
+    imported = Path(python(["-c", WHERE], source=source))
+    if not imported.is_relative_to(source):
+        raise ValueError(f"with {source} on PYTHONPATH slatewise is imported from {imported}; uninstall that one")
+    return source
+
+
+def save_catalog(directory: Path, n_items: int, rank: int = 50) -> None:
+    """Save a catalog of a synthetic world: 18 categories, taste vectors of this rank."""
+    world = make_world(WorldSize(n_users=1_000, n_items=n_items, n_categories=18, dim=rank))
+    dataset = world.dataset
+    names = np.array(dataset.category_names)
+    categories = [names[row].tolist() for row in dataset.categories]
+    ids = dataset.item_ids.tolist()
+    Catalog.from_vectors(ids, world.vectors, categories=categories, interactions=dataset).save(directory)
+
+
+def save_catalog_with(source: Path, directory: Path, n_items: int) -> None:
+    """Save the same catalog with the code of a source tree, which may have a format of its own."""
+    python(["-c", SAVE, str(directory), str(n_items)], source=source)

@@ -1,0 +1,63 @@
+"""What one user costs, as the service calls a policy: choosing a slate, and learning from one."""
+
+from functools import partial
+
+import numpy as np
+
+from benchmarks.inputs import SEED, SLATE_SIZE, THREE_CLICKS, Visitor, random_catalog
+from benchmarks.measure import Task, seconds
+from slatewise.catalog import Catalog
+from slatewise.policies import Policy, Slates, State, make_policy
+
+DIM = 20
+UPDATES = {"update": "dc2b-calibrated", "update_dc2b": "dc2b"}
+
+
+def slates(large: int = 1_000_000, small: int = 10_000, repeats: int = 21) -> dict[str, float]:
+    """Measure `policy.select`: sampling θ, scoring and choosing, for somebody who has answered five slates.
+
+    The pass is the faster of X @ θ with X stored by rows and by columns, both float32.
+    """
+    catalog = random_catalog(large, DIM)
+    columns, theta = np.asfortranarray(catalog.vectors), np.ones(DIM, dtype=np.float32)
+    passes = {"rows": partial(np.matmul, catalog.vectors, theta), "columns": partial(np.matmul, columns, theta)}
+    of_large = seconds({**passes, **_selections(catalog)}, repeats)
+    of_small = seconds(_selections(random_catalog(small, DIM)), 10 * repeats, warm_ups=10)
+    one_pass = min(of_large[name] for name in passes)
+    return {
+        "pass_1m_ms": one_pass * 1e3,
+        "slate_1m_over_pass": of_large["dc2b"] / one_pass,
+        "slate_1m_calibrated_over_pass": of_large["dc2b-calibrated"] / one_pass,
+        "slate_10k_ms": of_small["dc2b"] * 1e3,
+        "slate_10k_calibrated_ms": of_small["dc2b-calibrated"] * 1e3,
+    }
+
+
+def _selections(catalog: Catalog) -> dict[str, Task]:
+    return {name: Visitor.returning(name, catalog).select for name in ("dc2b", "dc2b-calibrated")}
+
+
+def updates(n_items: int = 1_000, short: int = 10, long: int = 10_000, repeats: int = 301) -> dict[str, float]:
+    """Measure `policy.update` for one user who has answered a few slates, and many."""
+    figures = {}
+    for figure, name in UPDATES.items():
+        policy = make_policy(name, random_catalog(n_items, DIM))
+        times = seconds({str(age): _next_update(policy, age) for age in (short, long)}, repeats, warm_ups=10)
+        figures[f"{figure}_us"] = times[str(short)] * 1e6
+        figures[f"{figure}_over_history"] = times[str(long)] / times[str(short)]
+    return figures
+
+
+def _next_update(policy: Policy, n_slates: int) -> Task:
+    """Return the update that follows after so many random slates."""
+    state, random = policy.start(1), np.random.default_rng(SEED)
+    for _ in range(n_slates):
+        state = _update(policy, state, random)
+    return partial(_update, policy, state, np.random.default_rng(SEED + 1))
+
+
+def _update(policy: Policy, state: State, random: np.random.Generator) -> State:
+    """Learn from a random slate with three clicks."""
+    items = random.integers(policy.catalog.n_items, size=(1, SLATE_SIZE))
+    unused = np.zeros((1, SLATE_SIZE))
+    return policy.update(state, Slates(items, unused, unused, unused), THREE_CLICKS)

@@ -1,0 +1,405 @@
+"""The class Catalog: items with their vectors, and the population of users."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from slatewise.catalog.embeddings import BprSettings, Factors, train_bpr
+from slatewise.catalog.from_vectors import describe_population, one_per_item, sorted_order
+from slatewise.catalog.identifiers import Identifiers, PackedText
+from slatewise.catalog.model_files import Arrays, CatalogError, read_model, write_model
+from slatewise.catalog.population import item_log_odds, item_scale, mean_and_covariance
+from slatewise.catalog.taste import co_likes, linearized_taste, taste_vectors
+from slatewise.catalog.validation import AXES, check_catalog
+from slatewise.categories import indicators
+from slatewise.version import __version__
+
+if TYPE_CHECKING:
+    from slatewise.data.dataset import Dataset
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Catalog:
+    """Items with their vectors, and the population of users; frozen, arrays included.
+
+    Items are in the order of their ids. Item vectors are normalized to a root mean square length of 1 and user vectors
+    are scaled inversely, so inner products stay what training made them. `train`, `from_vectors` and `load` create
+    catalogs; the constructor takes the parts themselves and checks that they fit together.
+
+    Parameters
+    ----------
+    item_ids : Identifiers
+        Sorted ids, all integers, all text or all UUIDs.
+    titles : PackedText
+        One title per item.
+    category_names : tuple of str
+        The names of the categories.
+    categories : array (n_items, n_categories) of bool
+        Which item has which category.
+    vectors : array (n_items, dim) of float32
+        Item vectors.
+    log_odds : array (n_items,)
+        Log-odds that a user of the population likes each item.
+    population_mean, population_covariance : arrays (dim,) and (dim, dim)
+        Mean and covariance of the training users' vectors.
+    taste_vectors : array (n_items, rank) of float32
+        How likes vary together (see `slatewise.catalog.taste`).
+    about : dict
+        Where the catalog came from: versions, training settings, data.
+    co_likes : array (n_items, n_items) of float32, optional
+        How many training users like both items; only the policy `ease` needs it.
+
+    Examples
+    --------
+    >>> from slatewise import Catalog
+    >>> catalog = Catalog.from_vectors(["tea", "coffee"], [[1.0, 0.0], [0.0, 1.0]], categories=["Hot", "Hot|Bitter"])
+    >>> catalog
+    Catalog(2 items, 2 categories, dim 2, from 'given vectors')
+    >>> list(catalog.item_ids), catalog.category_names, catalog.vectors.shape
+    (['coffee', 'tea'], ('Bitter', 'Hot'), (2, 2))
+    """
+
+    item_ids: Identifiers
+    titles: PackedText
+    category_names: tuple[str, ...]
+    categories: NDArray[np.bool_]
+    vectors: NDArray[np.float32]
+    log_odds: NDArray[np.float64]
+    population_mean: NDArray[np.float64]
+    population_covariance: NDArray[np.float64]
+    taste_vectors: NDArray[np.float32]
+    about: dict[str, Any]
+    co_likes: NDArray[np.float32] | None = None
+
+    def __post_init__(self) -> None:
+        check_catalog(self)
+        for name in AXES:
+            if getattr(self, name) is not None:
+                getattr(self, name).flags.writeable = False
+
+    @classmethod
+    def train(
+        cls, dataset: "Dataset", settings: BprSettings | None = None, on_epoch: Callable[[], None] | None = None
+    ) -> Self:
+        """Learn item vectors by BPR-MF from the users of a data set, and describe these users as the population.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Who liked what.
+        settings : BprSettings, optional
+            Dimensions, epochs, learning rate, regularization and seed.
+        on_epoch : callable, optional
+            Called without arguments after every epoch, for progress bars.
+
+        Returns
+        -------
+        Catalog
+            The same data and settings give the same catalog, bit by bit.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog
+        >>> from slatewise.catalog.embeddings import BprSettings
+        >>> from slatewise.data.sources import load
+        >>> Catalog.train(load("synthetic"), BprSettings(dim=4, epochs=2))
+        Catalog(400 items, 12 categories, dim 4, from 'synthetic')
+        """
+        settings = settings or BprSettings()
+        factors = train_bpr(dataset, settings, on_epoch)
+        return cls.from_factors(dataset, factors, {"method": "bpr", **asdict(settings)})
+
+    @classmethod
+    def from_factors(cls, dataset: "Dataset", factors: Factors, training: dict[str, Any]) -> Self:
+        """Turn user and item factors that you trained yourself into a catalog.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The users and items that the factors belong to.
+        factors : Factors
+            User vectors (n_users, dim) and item vectors (n_items, dim) whose inner products rank items.
+        training : dict
+            How the factors were trained; kept in `about["training"]`.
+
+        Returns
+        -------
+        Catalog
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from slatewise import Catalog
+        >>> from slatewise.catalog.embeddings import Factors
+        >>> from slatewise.data.sources import load
+        >>> dataset = load("synthetic")
+        >>> factors = Factors(np.ones((dataset.n_users, 2)), np.ones((dataset.n_items, 2)))
+        >>> Catalog.from_factors(dataset, factors, {"method": "none"}).population_mean.round(2)
+        array([1.41, 1.41])
+        """
+        scale = item_scale(factors.item_vectors)
+        mean, covariance = mean_and_covariance(factors.user_vectors / scale)
+        return cls(
+            item_ids=Identifiers.of(dataset.item_ids.tolist()),
+            titles=PackedText.pack(dataset.titles),
+            category_names=dataset.category_names,
+            categories=dataset.categories.copy(),
+            vectors=(factors.item_vectors * scale).astype(np.float32),
+            log_odds=item_log_odds(np.bincount(dataset.items, minlength=dataset.n_items), dataset.n_users),
+            population_mean=mean,
+            population_covariance=covariance,
+            taste_vectors=taste_vectors(dataset).astype(np.float32),
+            about=_about(dataset, training),
+        )
+
+    def with_co_likes(self, dataset: "Dataset") -> Self:
+        """Return the same catalog with the co-likes of its training users, which the policy `ease` needs.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The data set the catalog was trained on.
+
+        Returns
+        -------
+        Catalog
+
+        Examples
+        --------
+        >>> from slatewise import Catalog
+        >>> from slatewise.catalog.embeddings import BprSettings
+        >>> from slatewise.data.sources import load
+        >>> dataset = load("synthetic")
+        >>> catalog = Catalog.train(dataset, BprSettings(dim=4, epochs=1)).with_co_likes(dataset)
+        >>> catalog.co_likes.shape
+        (400, 400)
+        """
+        return replace(self, co_likes=co_likes(dataset))
+
+    @classmethod
+    def from_vectors(
+        cls,
+        item_ids: Iterable[Any],
+        vectors: ArrayLike,
+        *,
+        titles: Iterable[str] | None = None,
+        categories: Iterable[str | Iterable[str] | None] | None = None,
+        interactions: "Dataset | None" = None,
+    ) -> Self:
+        """Build a catalog from item vectors that you already have, such as text or image embeddings.
+
+        Parameters
+        ----------
+        item_ids : iterable of int, str or UUID
+            One distinct id per item, all of one type.
+        vectors : array-like (n_items, dim)
+            Item vectors, in the order of `item_ids`.
+        titles : iterable of str, optional
+            One title per item; the id by default.
+        categories : iterable, optional
+            The categories of each item: a list of names, `"A|B"`, or None.
+        interactions : Dataset, optional
+            Who liked what. With it, the log-odds of the items and the spread of users in the space of your vectors
+            are estimated; without it, every item is equally likely and users are N(0, I).
+
+        Returns
+        -------
+        Catalog
+
+        Raises
+        ------
+        CatalogError
+            If the arguments do not fit together.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from slatewise import Catalog
+        >>> catalog = Catalog.from_vectors([7, 3], np.eye(2), titles=["Tea", "Coffee"])
+        >>> list(catalog.item_ids), list(catalog.titles)
+        ([3, 7], ['Coffee', 'Tea'])
+        """
+        ids = [item_id.item() if isinstance(item_id, np.generic) else item_id for item_id in item_ids]
+        matrix = np.array(vectors, dtype=np.float64)
+        if matrix.ndim != 2 or len(matrix) != len(ids):
+            raise CatalogError(f"{len(ids)} items need vectors of shape ({len(ids)}, dim), not {matrix.shape}")
+        all_titles = one_per_item("titles", titles, ids)
+        category_names, has_category = indicators(one_per_item("categories", categories, [None] * len(ids)))
+        order = sorted_order(ids)
+        matrix = matrix[order] * (item_scale(matrix) if np.isfinite(matrix).all() else 1.0)
+        identifiers = Identifiers.of([ids[index] for index in order])
+        log_odds, mean, covariance = describe_population(identifiers, matrix, interactions)
+        return cls(
+            item_ids=identifiers,
+            titles=PackedText.pack([str(all_titles[index]) for index in order]),
+            category_names=category_names,
+            categories=has_category[order],
+            vectors=matrix.astype(np.float32),
+            log_odds=log_odds,
+            population_mean=mean,
+            population_covariance=covariance,
+            taste_vectors=linearized_taste(matrix, log_odds, covariance).astype(np.float32),
+            about=_about(interactions, {"method": "vectors", "dim": matrix.shape[1]}),
+        )
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Read a saved catalog; hash, version, shapes, sizes and finiteness are checked.
+
+        Parameters
+        ----------
+        directory : str or Path
+            The directory that `save` wrote.
+
+        Returns
+        -------
+        Catalog
+
+        Raises
+        ------
+        CatalogError
+            If there is no catalog, or it is damaged.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from slatewise import Catalog
+        >>> _ = Catalog.from_vectors(["tea", "coffee"], np.eye(2)).save("shop")
+        >>> Catalog.load("shop").n_items
+        2
+        """
+        arrays, about, _ = read_model(Path(directory))
+        try:
+            ids = arrays["item_ids"] if "item_ids" in arrays else PackedText.from_arrays(arrays, "item_ids")
+            return cls(
+                item_ids=Identifiers(about["item_id_kind"], ids),
+                titles=PackedText.from_arrays(arrays, "titles"),
+                category_names=tuple(PackedText.from_arrays(arrays, "category_names")),
+                categories=arrays["categories"].astype(bool),
+                vectors=arrays["vectors"],
+                log_odds=arrays["log_odds"],
+                population_mean=arrays["population_mean"],
+                population_covariance=arrays["population_covariance"],
+                taste_vectors=arrays["taste_vectors"],
+                about=about["origin"],
+                co_likes=arrays.get("co_likes"),
+            )
+        except (KeyError, IndexError, UnicodeDecodeError) as error:
+            raise CatalogError(f"{directory} is incomplete ({error!r}); train or copy the catalog again") from error
+
+    def save(self, directory: str | Path) -> str:
+        """Write the catalog as safetensors with a JSON manifest; readers see the old catalog or the new one.
+
+        Parameters
+        ----------
+        directory : str or Path
+            Created if needed; a catalog that is there already is replaced.
+
+        Returns
+        -------
+        str
+            The sha256 of the arrays.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from slatewise import Catalog
+        >>> len(Catalog.from_vectors(["tea", "coffee"], np.eye(2)).save("shop"))
+        64
+        """
+        arrays: Arrays = {
+            "vectors": self.vectors,
+            "categories": self.categories.astype(np.uint8),
+            "log_odds": self.log_odds,
+            "population_mean": self.population_mean,
+            "population_covariance": self.population_covariance,
+            "taste_vectors": self.taste_vectors,
+            **self.titles.to_arrays("titles"),
+            **PackedText.pack(self.category_names).to_arrays("category_names"),
+        }
+        if self.co_likes is not None:
+            arrays["co_likes"] = self.co_likes
+        ids = self.item_ids.values
+        arrays |= ids.to_arrays("item_ids") if isinstance(ids, PackedText) else {"item_ids": ids}
+        return write_model(Path(directory), arrays, {"item_id_kind": self.item_ids.kind, "origin": self.about})
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return len(self.item_ids)
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions of the item vectors."""
+        return int(self.vectors.shape[1])
+
+    @property
+    def n_categories(self) -> int:
+        """Number of categories."""
+        return len(self.category_names)
+
+    def index_of(self, item_id: object) -> int:
+        """Return the index of an item: its row in every array of the catalog.
+
+        Parameters
+        ----------
+        item_id : int, str or UUID
+            The id, of the type that the catalog's ids have.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        CatalogError
+            If the catalog has no such item.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from slatewise import Catalog
+        >>> Catalog.from_vectors(["tea", "coffee"], np.eye(2)).index_of("tea")
+        1
+        """
+        index = self.item_ids.find(item_id)
+        if index is None:
+            raise CatalogError(f"item {item_id!r} is not in the catalog; `slatewise catalog show` lists its items")
+        return index
+
+    def categories_of(self, item: int) -> tuple[str, ...]:
+        """Return the names of an item's categories.
+
+        Parameters
+        ----------
+        item : int
+            The index of the item.
+
+        Returns
+        -------
+        tuple of str
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from slatewise import Catalog
+        >>> catalog = Catalog.from_vectors(["tea", "coffee"], np.eye(2), categories=["Hot", "Hot|Bitter"])
+        >>> catalog.categories_of(catalog.index_of("coffee"))
+        ('Bitter', 'Hot')
+        """
+        return tuple(self.category_names[column] for column in np.flatnonzero(self.categories[item]))
+
+    def __repr__(self) -> str:
+        source = self.about.get("data", {}).get("name", "given vectors")
+        return f"Catalog({self.n_items:,} items, {self.n_categories} categories, dim {self.dim}, from {source!r})"
+
+
+def _about(dataset: "Dataset | None", training: dict[str, Any]) -> dict[str, Any]:
+    about: dict[str, Any] = {"slatewise": __version__, "training": training}
+    if dataset is not None:
+        about["data"] = {**dataset.describe(), "sha256": dataset.digest}
+    return about

@@ -1,0 +1,213 @@
+"""Bodies of requests (strict types, bounded sizes, no unknown fields) and of responses."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from slatewise.recommender.types import PolicyResult, Receipt
+
+MAX_ID_LENGTH = 256
+MAX_EVENTS = 100
+MAX_ITEMS = 10_000
+MAX_VECTOR_NUMBERS = 1_000_000
+LARGEST_NUMBER = 1e30
+"""Bound of scores and vector components, far from where sums of squares overflow."""
+
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH, pattern=r"^[^\x00]*$")]
+Integer = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+ItemId = Integer | Id
+Number = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Length = Annotated[int, Field(ge=1, le=500)]
+ItemIds = Annotated[tuple[ItemId, ...], Field(max_length=MAX_ITEMS, strict=False)]
+Categories = Annotated[tuple[Id, ...], Field(max_length=100, strict=False)]
+Clicks = Annotated[tuple[ItemId, ...], Field(max_length=500, strict=False)]
+
+
+class StrictModel(BaseModel):
+    """A body whose types are taken literally: false is not a number, "10" is not 10, an unknown field is an error.
+
+    Lists are read as tuples, which is the one thing that is not strict about them.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class SlateBody(StrictModel):
+    """Whom a slate is for, and what may be on it."""
+
+    user: Id
+    k: Length = 10
+    diversity: Share | None = None
+    candidates: ItemIds | None = None
+    exclude: ItemIds | None = None
+    categories: Categories | None = None
+    policy: Id | None = None
+    replaces: Id | None = None
+    preview: bool = False
+
+
+class FeedbackEvent(StrictModel):
+    """What was clicked on a slate, or retracted; `final` means that nothing more is expected: the slate is closed."""
+
+    slate_id: Id
+    clicked: Clicks = ()
+    retracted: Clicks = ()
+    event_id: Id | None = None
+    final: bool = True
+
+
+class FeedbackBatch(StrictModel):
+    """Several events; each is recorded on its own, in no promised order, and one that fails stops no other."""
+
+    events: Annotated[list[FeedbackEvent], Field(min_length=1, max_length=MAX_EVENTS)]
+
+
+class RerankBody(StrictModel):
+    """Scored candidates: items of the catalog, or vectors (and perhaps categories) sent along; one score for each."""
+
+    scores: Annotated[list[Number], Field(min_length=1, max_length=MAX_ITEMS)]
+    items: Annotated[list[ItemId], Field(max_length=MAX_ITEMS)] | None = None
+    vectors: Annotated[list[list[Number]], Field(max_length=MAX_ITEMS)] | None = None
+    categories: Annotated[list[Annotated[list[Id], Field(max_length=100)]], Field(max_length=MAX_ITEMS)] | None = None
+    k: Length = 10
+    diversity: Share = 0.5
+    method: Literal["overlap", "dpp", "mmr"] | None = None
+
+
+class ItemsQuery(BaseModel):
+    """Which items to list: by text in id or title, by category, page by page."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    query: Annotated[str, Field(max_length=MAX_ID_LENGTH)] = ""
+    category: Annotated[str, Field(max_length=MAX_ID_LENGTH)] | None = None
+    offset: Annotated[int, Field(ge=0, le=2**53)] = 0
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+
+
+MODELS = (SlateBody, FeedbackEvent, FeedbackBatch, RerankBody, ItemsQuery)
+FIELDS = {name for model in MODELS for name in model.model_fields}
+"""The names that an error may point to."""
+
+
+@dataclass(frozen=True)
+class ProblemView:
+    """An error, after RFC 9457; `errors` says where a body is wrong."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    errors: list[dict[str, str]] | None = None
+
+
+@dataclass(frozen=True)
+class FailedEvent:
+    """An event of a batch that was not recorded."""
+
+    error: ProblemView
+
+
+@dataclass(frozen=True)
+class BatchResults:
+    """What became of the events of a batch, in their order."""
+
+    results: list[Receipt | FailedEvent]
+
+
+@dataclass(frozen=True)
+class RankedItem:
+    """An item of the catalog at its new rank: its index in the request, its score, and its gain when it was chosen."""
+
+    index: int
+    id: int | str
+    score: float
+    gain: float
+
+
+@dataclass(frozen=True)
+class RankedVector:
+    """A vector of the request at its new rank: its index, its score, and its gain when it was chosen."""
+
+    index: int
+    score: float
+    gain: float
+
+
+@dataclass(frozen=True)
+class RerankResults:
+    """The chosen candidates, best first."""
+
+    results: list[RankedItem] | list[RankedVector]
+
+
+@dataclass(frozen=True)
+class ItemView:
+    """An item of the catalog."""
+
+    id: int | str
+    title: str
+    categories: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ItemList:
+    """A page of the items that match, most liked first, and how many there are in all."""
+
+    total: int
+    items: list[ItemView]
+
+
+@dataclass(frozen=True)
+class PolicyView:
+    """A policy that can be requested by name; share: of the users it is assigned to."""
+
+    name: str
+    share: float
+    has_diversity_knob: bool
+    summary: str
+
+
+@dataclass(frozen=True)
+class CatalogView:
+    """The catalog being served; name: of the data it was trained on; sha256: of its file, if it came from one."""
+
+    items: int
+    categories: tuple[str, ...]
+    name: str
+    dim: int
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class LatencyView:
+    """Percentiles of a route's response time over the last minutes, in milliseconds."""
+
+    route: str
+    requests: int
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class LiveView:
+    """The service right now; rates are per second over the last minute, of the process that responds."""
+
+    slates_per_second: float
+    feedback_per_second: float
+    uptime: float
+    latency: list[LatencyView]
+    policies: list[PolicyResult]
+    store: dict[str, int | float | str]
+    rebuilt: int
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether the service is up."""
+
+    status: Literal["ok"]

@@ -1,0 +1,137 @@
+"""What a running service shares among its handlers: the recommender, the settings, threads, log and metrics."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple
+
+from starlette.requests import Request
+
+from slatewise.catalog import Catalog
+from slatewise.catalog.model_files import read_manifest
+from slatewise.recommender import Recommender
+from slatewise.recommender.types import PolicyResult
+from slatewise.service.auth import Authorizer, RateLimiter
+from slatewise.service.keys import KeyRing
+from slatewise.service.logs import Log
+from slatewise.service.metrics import Metrics
+from slatewise.service.schemas import MAX_EVENTS, CatalogView
+from slatewise.service.search import ItemSearch
+from slatewise.service.settings import Settings
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+WORKER_THREADS = 8
+HEALTH_THREADS = 2
+HEALTH_TIMEOUT = 5.0
+EXPERIMENTS_MAX_AGE = 5.0
+
+
+class ServiceState:
+    """Created once per process; keys are required if the key file exists.
+
+    Whatever may compute or wait runs in worker threads by `run`, so that the event loop is always free; health checks
+    have threads of their own, because they must work when all workers are busy.
+    """
+
+    def __init__(self, recommender: Recommender, settings: Settings, log: Log | None = None) -> None:
+        salt = settings.log_salt.get_secret_value().encode() if settings.log_salt else None
+        self.recommender, self.settings, self.log = recommender, settings, log or Log(salt)
+        self.auth, self.metrics = _authorizer(settings), Metrics()
+        self.started = time.monotonic()
+        self.catalog_sha256: str | None = None
+        self.reload_marker: Path | None = None
+        self._workers = ThreadPoolExecutor(WORKER_THREADS, "slatewise-worker")
+        self._health_checkers = ThreadPoolExecutor(HEALTH_THREADS, "slatewise-health")
+        self._search = ItemSearch(recommender.catalog)
+        self._reload_lock, self._experiments_lock = asyncio.Lock(), asyncio.Lock()
+        self._experiments: tuple[float, list[PolicyResult]] = (float("-inf"), [])
+        self._reload_seen = 0
+
+    async def run(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+        """Call a function in a worker thread and return its result."""
+        return await asyncio.get_running_loop().run_in_executor(self._workers, function, *arguments)
+
+    async def store_health(self) -> dict[str, float | str]:
+        """Return the store's figures; raise StoreError or TimeoutError if it does not respond."""
+        async with asyncio.timeout(HEALTH_TIMEOUT):
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._health_checkers, self.recommender.store.health)
+
+    async def experiments(self) -> list[PolicyResult]:
+        """Return how the policies compare, at most five seconds old."""
+        async with self._experiments_lock:
+            if time.monotonic() - self._experiments[0] > EXPERIMENTS_MAX_AGE:
+                results = await self.run(self.recommender.experiments)
+                self._experiments = (time.monotonic(), results)
+            return self._experiments[1]
+
+    def search(self) -> ItemSearch:
+        """Return the search over the catalog being served now."""
+        catalog = self.recommender.catalog
+        if self._search.catalog is not catalog:
+            self._search = ItemSearch(catalog)
+        return self._search
+
+    def catalog_view(self) -> CatalogView:
+        """Describe the catalog being served now."""
+        catalog = self.recommender.catalog
+        name = str(catalog.about.get("data", {}).get("name", "vectors"))
+        return CatalogView(catalog.n_items, catalog.category_names, name, catalog.dim, self.catalog_sha256)
+
+    async def reload_catalog(self) -> None:
+        """Load the catalog's directory again and serve from it, and let other workers know.
+
+        A catalog that cannot be used raises CatalogError, RequestError or OSError; the old one keeps serving.
+        """
+        async with self._reload_lock:
+            await self.run(self._load_catalog)
+        if self.reload_marker is not None:
+            self.reload_marker.touch()
+            self._reload_seen = _modified(self.reload_marker)
+
+    async def follow_reload(self) -> None:
+        """Reload the catalog if another worker has done so since the last check."""
+        latest = 0 if self.reload_marker is None else _modified(self.reload_marker)
+        if latest != self._reload_seen:
+            self._reload_seen = latest
+            async with self._reload_lock:
+                await self.run(self._load_catalog)
+
+    def _load_catalog(self) -> None:
+        directory = self.settings.catalog
+        sha256 = str(read_manifest(directory)["arrays"]["sha256"])
+        catalog = Catalog.load(directory)
+        self.recommender.use_catalog(catalog)
+        self.catalog_sha256 = sha256
+        self.log.event("catalog reloaded", items=catalog.n_items, sha256=sha256)
+
+    async def close_expired(self) -> None:
+        """Close slates that have waited too long for feedback."""
+        while closed := await self.run(self.recommender.close_expired):
+            self.metrics.expired.inc(closed)
+
+    def close(self) -> None:
+        """Let the threads finish what they are doing; what is still queued is dropped."""
+        self._workers.shutdown(cancel_futures=True)
+        self._health_checkers.shutdown(cancel_futures=True)
+
+
+def state_of(request: Request) -> ServiceState:
+    """Return the state of the service that received a request."""
+    state: ServiceState = request.app.state.service
+    return state
+
+
+def _authorizer(settings: Settings) -> Authorizer:
+    """With several workers, each takes its part of the rate and the burst."""
+    ring = KeyRing(settings.keys) if settings.keys.exists() else None
+    rate, burst = settings.rate / settings.workers, max(settings.burst / settings.workers, MAX_EVENTS)
+    return Authorizer(ring, RateLimiter(rate, burst))
+
+
+def _modified(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0

@@ -1,0 +1,171 @@
+"""Compiled arithmetic on item vectors and category sets: products, float32 bounds of a block, Jaccard similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from types import FunctionType
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slatewise.compiled import Kernel, compiled
+
+Vectors = NDArray[np.float32] | NDArray[np.float64]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+BLOCK = 64
+"""Items are bounded in blocks of this size: one bit per item in a 64-bit word."""
+
+UNIT = 2.0**-23
+"""Twice the relative rounding error of float32."""
+
+
+class _SumKernel(Kernel):
+    """A kernel that may add in any order, so that sums run in vector registers; NaN and infinity keep their meaning."""
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """Numba's version, with the freedom to reorder sums."""
+        dispatcher = super().dispatcher
+        dispatcher.targetoptions["fastmath"] = {"reassoc", "contract", "nsz"}
+        return dispatcher
+
+
+def sums(function: Function) -> Function:
+    """Compile a function whose sums may be added in any order when it is first called."""
+    return cast(Function, _SumKernel(cast(FunctionType, function)))
+
+
+@sums
+def product(vectors: Vectors, item: int, direction: Floats) -> float:
+    """Return x_i · direction, summed in float64; equal vectors give equal products."""
+    total = 0.0
+    for coordinate in range(direction.size):
+        total += vectors[item, coordinate] * direction[coordinate]
+    return total
+
+
+@sums
+def squared_length(vectors: Vectors, item: int) -> float:
+    """Return |x_i|², summed in float64."""
+    total = 0.0
+    for coordinate in range(vectors.shape[1]):
+        value = np.float64(vectors[item, coordinate])
+        total += value * value
+    return total
+
+
+@compiled
+def fill_squared_lengths(vectors: Vectors, items: Integers, squared: Floats) -> None:
+    """Fill in |x_i|² of some items."""
+    for place in range(items.size):
+        squared[place] = squared_length(vectors, items[place])
+
+
+def squared_lengths(vectors: Vectors, items: Integers | None = None) -> Floats:
+    """Return |x_i|² in float64 of some items, shaped as they are, or of all (n_items,); any item stands in for −1."""
+    numbers = np.arange(len(vectors)) if items is None else np.maximum(items, 0)
+    squared = np.empty(numbers.size)
+    fill_squared_lengths(read_only(vectors, vectors.dtype), numbers.ravel(), squared)
+    return squared.reshape(numbers.shape)
+
+
+def read_only(array: NDArray[Any], kind: Any) -> NDArray[Any]:
+    """Return a read-only view by rows, a copy only where dtype or order differ: kernels are compiled for no other."""
+    view = np.ascontiguousarray(array, dtype=kind).view()
+    view.flags.writeable = False
+    return view
+
+
+@sums
+def quadratic_form(vectors: Vectors, item: int, matrix: Floats) -> float:
+    """Return x_iᵀ M x_i for a matrix (dim, dim)."""
+    total = 0.0
+    for row in range(matrix.shape[0]):
+        inner = 0.0
+        for column in range(matrix.shape[1]):
+            inner += matrix[row, column] * vectors[item, column]
+        total += inner * vectors[item, row]
+    return total
+
+
+@sums
+def block_bounds(
+    features: NDArray[np.float32], offsets: NDArray[np.float32], weights: NDArray[np.float32], first: int, out: Floats
+) -> float:
+    """Fill in the float32 values w·x_i + o_i of consecutive items from `first` on; return the largest.
+
+    Four rows at a time keep the vector registers busy: this is the one pass over the catalog.
+    """
+    dim, count, row = weights.size, out.size, 0
+    largest = np.float32(-np.inf)
+    while row + 4 <= count:
+        item = first + row
+        a, b, c, d = offsets[item], offsets[item + 1], offsets[item + 2], offsets[item + 3]
+        for coordinate in range(dim):
+            weight = weights[coordinate]
+            a += features[item, coordinate] * weight
+            b += features[item + 1, coordinate] * weight
+            c += features[item + 2, coordinate] * weight
+            d += features[item + 3, coordinate] * weight
+        out[row], out[row + 1], out[row + 2], out[row + 3] = a, b, c, d
+        largest = max(largest, max(max(a, b), max(c, d)))
+        row += 4
+    while row < count:
+        out[row] = single_bound(features, offsets, weights, first + row)
+        largest = max(largest, out[row])
+        row += 1
+    return float(largest)
+
+
+@sums
+def single_bound(
+    features: NDArray[np.float32], offsets: NDArray[np.float32], weights: NDArray[np.float32], item: int
+) -> float:
+    """Return the float32 value w·x_i + o_i of one item."""
+    total = offsets[item]
+    for coordinate in range(weights.size):
+        total += features[item, coordinate] * weights[coordinate]
+    return float(total)
+
+
+@compiled
+def size_of_set(words: Words, item: int) -> int:
+    """Return the size of an item's set."""
+    total = 0
+    for word in range(words.shape[1]):
+        total += ones(words[item, word])
+    return total
+
+
+@compiled
+def jaccard_of_sets(words: Words, item: int, other: int) -> float:
+    """Return the Jaccard similarity of two sets; empty sets share nothing."""
+    shared, united = 0, 0
+    for word in range(words.shape[1]):
+        shared += ones(words[item, word] & words[other, word])
+        united += ones(words[item, word] | words[other, word])
+    return shared / united if shared > 0 else 0.0
+
+
+@compiled
+def ones(word: np.uint64) -> int:
+    """Count the ones of a 64-bit word; LLVM knows this pattern and uses the processor's own instruction."""
+    word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@sums
+def all_finite(values: Vectors) -> bool:
+    """Whether no number (n,) is NaN or infinite: x − x is 0 for all others."""
+    total = values[0] - values[0]
+    for place in range(values.size):
+        total += values[place] - values[place]
+    return bool(total == 0.0)

@@ -1,0 +1,176 @@
+"""Scores of items in the forms that the greedy choice takes: a table, or a linear function of item features.
+
+A linear form is never worked out for all items in float64. One float32 pass bounds the items in blocks, wide enough for
+whatever float32 can lose; only items that come into question are scored exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from slatewise.compiled import compiled
+from slatewise.slates.kernels import (
+    BLOCK,
+    UNIT,
+    Floats,
+    Integers,
+    block_bounds,
+    product,
+    quadratic_form,
+    read_only,
+    single_bound,
+    squared_lengths,
+)
+
+TABLE, LINEAR, LOGISTIC, UPPER_CONFIDENCE = range(4)
+
+LARGEST = 1e37
+"""float32 ends at 3e38; sums that may come near are not trusted."""
+
+NO_FEATURES = read_only(np.zeros((0, 0)), np.float32)
+NO_OFFSETS = read_only(np.zeros(0), np.float32)
+NO_BASE = read_only(np.zeros(0), np.float64)
+NO_MATRIX = np.zeros((0, 0, 0))
+
+ScoreArguments = tuple[int, Floats, Floats, NDArray[np.float32], NDArray[np.float32], Floats, float, float, float]
+
+Blocks = tuple[int, int, float, NDArray[np.float32], Integers]
+"""User, number of items, rounding error, weights in float32, and candidates if not all items are: for one user."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Scores of n_users and n_items.
+
+    kind: which form; values: the table (n_users or 1, n_items), or weights (n_users, dim); factor: α of a form.
+    """
+
+    kind: int
+    values: Floats
+    items: LinearItems
+    matrix: Floats = field(default_factory=lambda: NO_MATRIX)
+    factor: float = 1.0
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return self.values.shape[1] if self.kind == TABLE else len(self.items.features)
+
+    @property
+    def arguments(self) -> ScoreArguments:
+        """The fields as the compiled greedy takes them."""
+        items = self.items
+        tables = (self.values, self.matrix, items.features, items.offsets, items.base)
+        return self.kind, *tables, self.factor, *items.extent
+
+
+@dataclass(frozen=True, eq=False)
+class LinearItems:
+    """What is prepared once per catalog for scores that are linear in features, up to a bound.
+
+    features: (n_items, dim) float32; offsets: (n_items,) float32, such that no gain exceeds w·x_i + o_i by more than
+    rounding; base: (n_items,) float64, added to exact scores, or nothing.
+    """
+
+    features: NDArray[np.float32]
+    offsets: NDArray[np.float32]
+    base: Floats
+
+    @classmethod
+    def of(cls, features: ArrayLike, offsets: ArrayLike, base: ArrayLike | None = None) -> LinearItems:
+        """Round the offsets to float32; features that are float32 by rows are not copied."""
+        rounded = np.clip(np.asarray(offsets, dtype=np.float64), -10.0 * LARGEST, 10.0 * LARGEST)
+        exact = NO_BASE if base is None else read_only(np.asarray(base), np.float64)
+        return cls(read_only(np.asarray(features), np.float32), read_only(rounded, np.float32), exact)
+
+    @cached_property
+    def extent(self) -> tuple[float, float]:
+        """The length of the longest row and the largest offset, which bound the rounding errors."""
+        real = self.offsets[self.offsets > -5.0 * LARGEST]
+        longest = np.sqrt(squared_lengths(self.features).max(initial=0.0))
+        return float(longest), float(np.abs(real).max(initial=0.0))
+
+    def linear(self, weights: Floats) -> Scores:
+        """score_i = w·x_i + base_i."""
+        return Scores(LINEAR, np.ascontiguousarray(weights), self)
+
+    def logistic(self, weights: Floats, factor: float) -> Scores:
+        """score_i = factor·z_i + log σ(z_i), z_i = w·x_i; the offsets bound what variety adds."""
+        return Scores(LOGISTIC, np.ascontiguousarray(weights), self, factor=factor)
+
+    def upper_confidence(self, weights: Floats, matrix: Floats, factor: float) -> Scores:
+        """score_i = w·x_i + factor·√(x_iᵀMx_i), M (n_users, dim, dim); the offsets bound the root and variety."""
+        return Scores(UPPER_CONFIDENCE, np.ascontiguousarray(weights), self, np.ascontiguousarray(matrix), factor)
+
+
+NO_ITEMS = LinearItems(NO_FEATURES, NO_OFFSETS, NO_BASE)
+
+
+def table(values: ArrayLike) -> Scores:
+    """Take scores (n_users, n_items), or (1, n_items) if they are the same for all users."""
+    scores = np.ascontiguousarray(values, dtype=np.float64)
+    if scores.ndim != 2 or scores.shape[1] == 0:
+        raise ValueError(f"scores are {scores.shape}; give one row per user and at least one item: (n_users, n_items)")
+    return Scores(TABLE, scores, NO_ITEMS)
+
+
+@compiled
+def exact_score(scores: ScoreArguments, user: int, item: int) -> float:
+    """Return the score of one item in float64."""
+    kind, values, matrix, features, _, base, factor, _, _ = scores
+    if kind == TABLE:
+        return values[user if values.shape[0] > 1 else 0, item]
+    total = product(features, item, values[user])
+    if kind == LINEAR:
+        return total + base[item]
+    if kind == LOGISTIC:
+        return factor * total + min(total, 0.0) - np.log1p(np.exp(-abs(total)))
+    return total + factor * np.sqrt(max(quadratic_form(features, item, matrix[user]), 0.0))
+
+
+@compiled
+def rounding_error(scores: ScoreArguments, user: int) -> float:
+    """Return by how much a gain can exceed a float32 bound; infinity if float32 cannot hold the sums."""
+    kind, values, _, features, _, _, factor, longest, highest = scores
+    if kind == TABLE:
+        return 0.0
+    slope = factor if kind == LOGISTIC else 1.0
+    size = longest * abs(slope) * np.sqrt(product(values, user, values[user])) + highest
+    return UNIT * (features.shape[1] + 3) * size + 1.0 / LARGEST if size < LARGEST else np.inf
+
+
+@compiled
+def narrow_weights(scores: ScoreArguments, user: int) -> NDArray[np.float32]:
+    """Return the weights of the bounds in float32; none for a table."""
+    kind, values, _, features, _, _, factor, _, _ = scores
+    slope = factor if kind == LOGISTIC else 1.0
+    weights = np.empty(0 if kind == TABLE else features.shape[1], dtype=np.float32)
+    for coordinate in range(weights.size):
+        weights[coordinate] = slope * values[user, coordinate]
+    return weights
+
+
+@compiled
+def fill_bounds(scores: ScoreArguments, blocks: Blocks, block: int, bounds: Floats) -> float:
+    """Fill in what the items of a block can gain, up to the rounding error; return the largest.
+
+    Sums that float32 cannot hold bound nothing: the error is infinite then, whatever the bound.
+    """
+    kind, values, _, features, offsets, _, _, _, _ = scores
+    user, n, error, weights, candidates = blocks
+    first, count = block * BLOCK, min(BLOCK, n - block * BLOCK)
+    if kind != TABLE and candidates.size == 0 and error < np.inf:
+        return block_bounds(features, offsets, weights, first, bounds[:count])
+    largest, row = -np.inf, user if values.shape[0] > 1 else 0
+    for place in range(count):
+        item = first + place if candidates.size == 0 else candidates[first + place]
+        if kind == TABLE:
+            bounds[place] = values[row, item]
+        else:
+            bounds[place] = single_bound(features, offsets, weights, item) if error < np.inf else 0.0
+        largest = max(largest, bounds[place])
+    return largest
