@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from slatewise.recommender import Recommender, RequestError, Slate, UnknownSlateError, state_codec
+from slatewise.recommender import Recommender, Slate, UnknownSlateError, state_codec
 from slatewise.recommender.recommend import SlateRequest
-from slatewise.store import Store, open_store
+from slatewise.store import Store, StoreUnavailableError, open_store
 from tests.postgres import Server
 from tests.store_rows import at_once, emptied
 from tests.support.recommending import (
@@ -79,7 +79,7 @@ def clients_of(*recommenders: Recommender) -> list[Client]:
 
 def inconsistencies(recommender: Recommender, user: str = "ann") -> list[str]:
     """Return what does not fit together: numbers of slates, counts against the log, beliefs against the log."""
-    export = recommender.export(user) if user in recommender.store.users() else {"slates": [], "feedback": []}
+    export = recommender.export(user) if user in recommender.store.users() else {"slates": [], "answers": []}
     problems = [problem for _, problem in recommender.verify() if problem]
     if [slate["number"] for slate in export["slates"]] != list(range(len(export["slates"]))):
         problems.append("the slates are not numbered one after the other")
@@ -100,7 +100,7 @@ def lost_or_repeated(recommender: Recommender, clients: list[Client]) -> list[st
     """Return the acknowledged slates and events of clients that are not in the log exactly once."""
     export = recommender.export("ann")
     n_slates = Counter(slate["slate_id"] for slate in export["slates"])
-    n_events = Counter(event["event_id"] for event in export["feedback"])
+    n_events = Counter(event["event_id"] for event in export["answers"])
     slates = {slate.slate_id for client in clients for slate in client.slates}
     events = {event_id for client in clients for event_id in client.events}
     return [
@@ -270,33 +270,20 @@ def test_recording_a_stale_draft_would_lose_something(change: str) -> None:
         assert inconsistencies(recommender)
 
 
-def test_a_slate_whose_drafts_keep_going_stale_is_chosen_within_the_transaction() -> None:
+def test_a_slate_is_drafted_as_often_as_its_user_changes_up_to_a_limit() -> None:
     store = InterruptedStore(open_store("memory://"))
     with Recommender(CATALOG, store=store) as recommender:
         slate = recommender.recommend("ann", 5)
         clicks = [partial(recommender.feedback, slate.slate_id, [item], final=False) for item in ids(slate)]
-        assert len(clicks) > recommender.max_drafts
         store.before_writes += clicks
         recommender.recommend("ann", 5, replaces=slate.slate_id)
-        assert len(store.before_writes) == len(clicks) - recommender.max_drafts - 1
-        assert recommender.explain("ann").clicks == recommender.max_drafts + 1
+        assert store.before_writes == []
+        assert recommender.explain("ann").clicks == 5
         assert inconsistencies(recommender) == []
-
-
-@pytest.mark.parametrize("is_cached", [True, False])
-@pytest.mark.parametrize("replaces", [False, True])
-def test_a_slate_chosen_within_the_transaction_is_the_one_of_a_draft(
-    store: Store, replaces: bool, is_cached: bool
-) -> None:
-    recommender = Recommender(CATALOG, store=store)
-    slate = recommender.recommend("ann", 5)
-    request = SlateRequest("ann", 5, replaces=slate.slate_id if replaces else None)
-    preview = recommender.preview_of(request)
-    server = recommender if is_cached else restarted(recommender)
-    assert server.recommend_later(request).result().items == preview.items
-    assert inconsistencies(server) == []
-    with pytest.raises(RequestError):
-        server.recommend_later(SlateRequest("ann", candidates=())).result()
+        store.before_writes += [partial(recommender.rebuild, "ann")] * recommender.max_attempts
+        with pytest.raises(StoreUnavailableError, match="too often"):
+            recommender.recommend("ann", 5)
+        assert inconsistencies(recommender) == []
 
 
 def test_a_draft_chosen_from_a_catalog_that_was_replaced_is_not_recorded(store: Store) -> None:
