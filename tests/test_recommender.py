@@ -139,9 +139,9 @@ def test_a_preview_records_nothing_and_is_what_comes_next(recommender: Recommend
     assert not hasattr(preview, "slate_id")
     assert list(recommender.store.users()) == []
     assert recommender.recommend("ann").items == preview.items
-    for options in ({}, {"policy": "dc2b"}, {"diversity": 1.0, "k": 3}, {"categories": ["A"], "exclude": [100]}):
-        preview = recommender.preview("ann", **options)  # type: ignore[arg-type]
-        slate = recommender.recommend("ann", **options)  # type: ignore[arg-type]
+    requests: list[dict[str, Any]] = [{}, {"policy": "dc2b"}, {"diversity": 1.0, "k": 3}, {"categories": ["A"]}]
+    for options in requests:
+        preview, slate = recommender.preview("ann", **options), recommender.recommend("ann", **options)
         assert (slate.items, slate.number, slate.policy) == (preview.items, preview.number, preview.policy)
 
 

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -479,10 +480,9 @@ def test_feedback_does_not_read_a_long_history(url: str, tmp_path: Any) -> None:
         fresh = restarted(recommender)
         for number, sender in enumerate((recommender, fresh) * 2):
             for slate in (slates[-1], slates[150], slates[0]):
-                event = {"clicked": ids(slate), "event_id": f"{number} {slate.number}", "final": number > 1}
-                calls = store.calls_of(
-                    lambda sender=sender, slate=slate, event=event: sender.feedback(slate.slate_id, **event)
-                )  # type: ignore[misc]
+                event_id, final = f"{number} {slate.number}", number > 1
+                send = partial(sender.feedback, slate.slate_id, ids(slate), event_id=event_id, final=final)
+                calls = store.calls_of(send)
                 assert not HISTORY & calls.keys()
                 assert sum(calls.values()) <= 10
         assert store.calls_of(lambda: fresh.recommend("ann", 1)).keys() >= HISTORY, "the history is never read"
