@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,12 @@ REPEATS = {50: 1_001, 200: 501, 1_000: 201, 10_000: 51, 100_000: 9}
 DIMENSIONS = (20, 384)
 ROUNDING = 1e-5
 """Gains that differ by less, relative to 1 + |gain|, are a tie for float32 arithmetic."""
+FACTORS = 20
+NOISE = 0.3
 FLOAT32_EPSILON = float(np.finfo(np.float32).eps)
 
 Floats = NDArray[np.float64]
+Rule = Literal["dpp", "mmr"]
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,15 @@ class Inputs:
 
     @classmethod
     def draw(cls, n_items: int, dim: int) -> "Inputs":
-        """Draw similar relevance for similar items, as in a catalog: relevance is σ(θ·x)."""
-        vectors = random_vectors(n_items, dim)
-        theta = 2.0 * random_vectors(1, dim, seed=1)[0]
-        relevance = 1.0 / (1.0 + np.exp(-vectors @ theta))
-        lengths = np.random.default_rng(2).uniform(0.5, 2.0, (n_items, 1)).astype(np.float32)
-        return cls(vectors * lengths, relevance)
+        """Draw items from 20 latent factors z plus noise, whatever the dimension, with relevance σ(θ·z).
+
+        Learned embeddings are like that. Independent coordinates would make 384 dimensions too easy: all items would be
+        nearly orthogonal, and a slate would hardly differ from the most relevant items.
+        """
+        factors, theta = random_vectors(n_items, FACTORS), 2.0 * random_vectors(1, FACTORS, seed=1)[0]
+        vectors = factors @ random_vectors(FACTORS, dim, seed=2) + NOISE * random_vectors(n_items, dim, seed=3)
+        lengths = np.random.default_rng(4).uniform(0.5, 2.0, (n_items, 1)).astype(np.float32)
+        return cls((vectors * lengths).astype(np.float32), 1.0 / (1.0 + np.exp(-factors @ theta)))
 
     def units(self) -> Floats:
         """Return the vectors with length 1, in float64."""
@@ -56,16 +62,16 @@ class Inputs:
         return np.asarray((1.0 - DIVERSITY) * (relevance - relevance.mean()) / (relevance.std() + FLOAT32_EPSILON))
 
 
-def our_call(rule: str, inputs: Inputs) -> Task:
+def our_call(rule: Rule, inputs: Inputs) -> Task:
     """Return the call of `diversify` that chooses ten items."""
     return partial(diversify, inputs.relevance, vectors=inputs.vectors, k=SLATE_SIZE, diversity=DIVERSITY, method=rule)
 
 
-def their_call(rule: str, inputs: Inputs) -> Task:
+def their_call(rule: Rule, inputs: Inputs) -> Task:
     """Return the call of pyversity that chooses ten items."""
     import pyversity
 
-    choose = {"dpp": pyversity.dpp, "mmr": pyversity.mmr}[rule]
+    choose: Callable[..., object] = getattr(pyversity, rule)
     return partial(choose, inputs.vectors, inputs.relevance, SLATE_SIZE, diversity=DIVERSITY)
 
 
@@ -92,10 +98,10 @@ def mmr_gains(inputs: Inputs, chosen: Sequence[int]) -> Floats:
     return np.asarray((1.0 - DIVERSITY) * inputs.relevance.astype(np.float64) - DIVERSITY * largest)
 
 
-GAINS: dict[str, Callable[[Inputs, Sequence[int]], Floats]] = {"dpp": dpp_gains, "mmr": mmr_gains}
+GAINS: dict[Rule, Callable[[Inputs, Sequence[int]], Floats]] = {"dpp": dpp_gains, "mmr": mmr_gains}
 
 
-def is_greedy(rule: str, inputs: Inputs, slate: Sequence[int]) -> bool:
+def is_greedy(rule: Rule, inputs: Inputs, slate: Sequence[int]) -> bool:
     """Say whether each item of a slate was the best one left, in float64 and up to a tie for float32."""
     for position, item in enumerate(slate):
         gains = GAINS[rule](inputs, slate[:position])
@@ -106,7 +112,7 @@ def is_greedy(rule: str, inputs: Inputs, slate: Sequence[int]) -> bool:
     return len(set(slate)) == min(SLATE_SIZE, len(inputs.relevance))
 
 
-def compare(rule: str, inputs: Inputs, repeats: int) -> dict[str, Any]:
+def compare(rule: Rule, inputs: Inputs, repeats: int) -> dict[str, Any]:
     """Measure one cell of the grid; slates that differ count as the same only if both are greedy up to ties."""
     calls = {"ours": our_call(rule, inputs), "theirs": their_call(rule, inputs)}
     our_slate, their_slate = map(slate_of, calls.values())

@@ -126,7 +126,7 @@ def test_the_grid_is_that_of_the_issue() -> None:
 
 @pytest.mark.parametrize("rule", diversify.GAINS)
 @pytest.mark.parametrize(("n_items", "dim"), [(50, 20), (1_000, 20), (300, 64)])
-def test_pyversity_chooses_the_same_slate(rule: str, n_items: int, dim: int) -> None:
+def test_pyversity_chooses_the_same_slate(rule: diversify.Rule, n_items: int, dim: int) -> None:
     """Other items count as the same only where both sides were greedy up to rounding."""
     inputs = diversify.Inputs.draw(n_items, dim)
     assert diversify.compare(rule, inputs, repeats=1)["same"]
@@ -135,7 +135,7 @@ def test_pyversity_chooses_the_same_slate(rule: str, n_items: int, dim: int) -> 
 
 
 @pytest.mark.parametrize("rule", diversify.GAINS)
-def test_a_slate_that_is_not_greedy_is_seen(rule: str) -> None:
+def test_a_slate_that_is_not_greedy_is_seen(rule: diversify.Rule) -> None:
     inputs = diversify.Inputs.draw(300, 20)
     slate = diversify.slate_of(diversify.their_call(rule, inputs))
     most_relevant = np.argsort(-inputs.relevance)[:10].tolist()
@@ -146,7 +146,7 @@ def test_a_slate_that_is_not_greedy_is_seen(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", diversify.GAINS)
-def test_a_difference_is_reported_as_one(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_difference_is_reported_as_one(rule: diversify.Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = diversify.Inputs.draw(300, 20)
     others = diversify.Inputs(inputs.vectors[::-1], inputs.relevance[::-1])
     monkeypatch.setattr(diversify, "our_call", lambda rule, _: diversify.their_call(rule, others))

@@ -135,6 +135,18 @@ def test_stopping_under_load_loses_nothing_acknowledged(tmp_path: Path) -> None:
             assert client.post("/v1/feedback", json=repeated).json()["duplicate"] is True
 
 
+def test_a_server_loads_only_what_it_needs() -> None:
+    """A PostgreSQL server does without SQLite, and nothing needs FastAPI; control: the SQLite store does need apsw."""
+
+    def loaded(module: str) -> set[str]:
+        code = f"import sys, {module}; print(*sys.modules)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+        return set(done.stdout.split())
+
+    assert not {"apsw", "fastapi"} & loaded("slatewise.service.server")
+    assert "apsw" in loaded("slatewise.store.sqlite")
+
+
 def test_the_guide_names_every_route_and_setting() -> None:
     for entry in ROUTES:
         assert f"| `{entry.method} {entry.path}` |" in GUIDE, entry.path

@@ -6,6 +6,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -361,10 +362,13 @@ def test_nothing_slow_runs_on_the_event_loop(service: Local, name: str, monkeypa
 def test_what_runs_on_the_event_loop_is_noticed(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: without worker threads nobody can release the first slow call."""
 
-    async def run_on_the_loop(function: Callable[..., Any], *arguments: Any) -> Any:
-        return function(*arguments)
+    class OnTheLoop(Executor):
+        def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+            future: Future[Any] = Future()
+            future.set_result(function(*arguments, **options))
+            return future
 
-    monkeypatch.setattr(service.state, "run", run_on_the_loop)
+    monkeypatch.setattr(service.state, "workers", OnTheLoop())
     slow = SlowCalls(service, "draft", patience=0.05)
     statuses(service, "draft", slow, monkeypatch)
     assert not slow.was_released[0]

@@ -9,18 +9,16 @@ from slatewise.recommender.types import RequestError
 from slatewise.service.errors import DAMAGED_CATALOG, ProblemError
 from slatewise.service.http import JsonResponse
 from slatewise.service.schemas import ItemsQuery, PolicyView
-from slatewise.service.state import ServiceState, state_of
+from slatewise.service.state import ServiceState
 
 
-async def list_items(request: Request, query: ItemsQuery) -> Response:
+async def list_items(state: ServiceState, _: Request, query: ItemsQuery) -> Response:
     """List items by text in id or title and by category, most liked first."""
-    state = state_of(request)
     return JsonResponse(await state.run(state.search().find, query))
 
 
-async def list_policies(request: Request) -> Response:
+async def list_policies(state: ServiceState, _: Request) -> Response:
     """List the policies that can be requested by name, and the share of users of each."""
-    state = state_of(request)
     return JsonResponse(await state.run(_policies, state))
 
 
@@ -37,18 +35,17 @@ def _policy_view(state: ServiceState, name: str) -> PolicyView:
     return PolicyView(name, share, "diversity" in policy_options(policy), summary)
 
 
-async def show_catalog(request: Request) -> Response:
+async def show_catalog(state: ServiceState, _: Request) -> Response:
     """Describe the catalog being served."""
-    return JsonResponse(state_of(request).catalog_view())
+    return JsonResponse(state.catalog_view())
 
 
-async def reload_catalog(request: Request) -> Response:
+async def reload_catalog(state: ServiceState, _: Request) -> Response:
     """Read the catalog's directory again and serve from it, without a pause.
 
     Slates already shown still take feedback; each belief is rebuilt from the log when its user comes back. A damaged
     catalog is refused with 409, and the old one keeps serving.
     """
-    state = state_of(request)
     try:
         await state.reload_catalog()
     except (CatalogError, RequestError, OSError) as error:

@@ -21,7 +21,7 @@ from slatewise.service.errors import (
     invalid,
 )
 from slatewise.service.settings import Settings
-from slatewise.service.state import state_of
+from slatewise.service.state import ServiceState
 
 Model = TypeVar("Model")
 
@@ -35,7 +35,7 @@ class Endpoint:
     """One row of the table of routes, and the ASGI application that serves it.
 
     scopes: a key needs one of these, and none means that no key is needed; responses: their types by status, None for
-    an empty body; body, query: what is validated and passed to the handler after the request.
+    an empty body; body, query: what is validated and passed to the handler, after the service's state and the request.
     """
 
     method: str
@@ -49,7 +49,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the key before anything is read, validate what was sent, call the handler, send its response."""
         request = Request(scope, receive)
-        state = state_of(request)
+        state: ServiceState = scope["app"].state.service
         state.auth.authorize(scope, self.scopes)
         if self.method == "POST":
             require_json(scope)
@@ -58,7 +58,7 @@ class Endpoint:
             arguments.append(validate(self.body, parse_json(await read_body(receive, state.settings))))
         if self.query is not None:
             arguments.append(validate(self.query, dict(request.query_params)))
-        response = await self.handler(request, *arguments)
+        response = await self.handler(state, request, *arguments)
         await response(scope, receive, send)
 
 

@@ -14,7 +14,6 @@ from starlette.routing import Route
 
 from slatewise.service.http import Endpoint
 from slatewise.service.schemas import MAX_ID_LENGTH, ProblemView
-from slatewise.service.state import state_of
 from slatewise.version import __version__
 
 ABOUT = (
@@ -85,9 +84,10 @@ def _operation(endpoint: Endpoint, schemas: Schemas) -> Json:
         "description": words,
         "operationId": endpoint.handler.__name__,
         "x-scopes": list(endpoint.scopes),
-        "parameters": _parameters(endpoint, schemas),
         "responses": {str(status): _response(endpoint, status, schemas) for status in endpoint.responses} | _problems(),
     }
+    if parameters := _parameters(endpoint, schemas):
+        operation["parameters"] = parameters
     if endpoint.body is not None:
         content = {"application/json": {"schema": schemas.sent(endpoint.body)}}
         operation["requestBody"] = {"content": content, "required": True}
@@ -124,10 +124,10 @@ def reference_routes(endpoints: Sequence[Endpoint], *, needs_key: bool) -> list[
         return describe(endpoints, needs_key=needs_key)
 
     async def openapi(request: Request) -> Response:
-        return Response(json.dumps(await state_of(request).run(described)), media_type="application/json")
+        return Response(json.dumps(await request.app.state.service.run(described)), media_type="application/json")
 
     async def docs(request: Request) -> Response:
-        return Response(html(await state_of(request).run(described)), media_type="text/html")
+        return Response(html(await request.app.state.service.run(described)), media_type="text/html")
 
     return [Route("/openapi.json", openapi, methods=["GET"]), Route("/docs", docs, methods=["GET"])]
 

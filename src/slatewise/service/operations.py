@@ -11,18 +11,17 @@ from slatewise.service.errors import NO_STORE, UNAVAILABLE, ProblemError
 from slatewise.service.http import JsonResponse
 from slatewise.service.metrics import Gauges
 from slatewise.service.schemas import Health, LiveView
-from slatewise.service.state import state_of
+from slatewise.service.state import ServiceState
 from slatewise.store.protocol import StoreError
 
 
-async def show_experiments(request: Request) -> Response:
+async def show_experiments(state: ServiceState, _: Request) -> Response:
     """Compare the policies: click rate and diversity with 95 % intervals, at most five seconds old."""
-    return JsonResponse(await state_of(request).experiments())
+    return JsonResponse(await state.experiments())
 
 
-async def show_live(request: Request) -> Response:
+async def show_live(state: ServiceState, _: Request) -> Response:
     """Show the service right now: rates, response times, policies, store."""
-    state = state_of(request)
     store, policies, latency = await asyncio.gather(
         state.store_health(), state.experiments(), state.run(state.metrics.latencies.views)
     )
@@ -38,9 +37,8 @@ async def show_live(request: Request) -> Response:
     return JsonResponse(view)
 
 
-async def show_metrics(request: Request) -> Response:
+async def show_metrics(state: ServiceState, _: Request) -> Response:
     """Return counters, histograms and the store's figures for Prometheus."""
-    state = state_of(request)
     try:
         store, policies = await asyncio.gather(state.store_health(), state.experiments())
     except (StoreError, TimeoutError):
@@ -51,16 +49,15 @@ async def show_metrics(request: Request) -> Response:
     return Response(text, headers=NO_STORE, media_type=CONTENT_TYPE_LATEST)
 
 
-async def is_live(request: Request) -> Response:
+async def is_live(_state: ServiceState, _: Request) -> Response:
     """Say that the process responds."""
-    del request
     return JsonResponse(Health("ok"))
 
 
-async def is_ready(request: Request) -> Response:
+async def is_ready(state: ServiceState, _: Request) -> Response:
     """Say that the store responds too, so that requests can be served."""
     try:
-        await state_of(request).store_health()
+        await state.store_health()
     except (StoreError, TimeoutError):
         raise ProblemError(UNAVAILABLE, "The store does not respond.", {"retry-after": "1"}) from None
     return JsonResponse(Health("ok"))

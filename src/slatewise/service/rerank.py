@@ -12,17 +12,16 @@ from slatewise.catalog import Catalog
 from slatewise.recommender.types import RequestError
 from slatewise.service.http import JsonResponse, to_json
 from slatewise.service.schemas import MAX_VECTOR_NUMBERS, RankedItem, RankedVector, RerankBody, RerankResults
-from slatewise.service.state import state_of
+from slatewise.service.state import ServiceState
 
 
-async def rerank(request: Request, body: RerankBody) -> Response:
+async def rerank(state: ServiceState, _: Request, body: RerankBody) -> Response:
     """Choose a varied top k of scored candidates; nothing is recorded.
 
     Candidates are `items` of the catalog, with the catalog's vectors and categories, or `vectors` and `categories`
     sent along. `diversity` goes from 0 (by score) to 1 (most varied); `method` is `overlap` (of categories), `dpp` or
     `mmr` (of vectors).
     """
-    state = state_of(request)
     return JsonResponse(await state.run(_reranked, state.recommender.catalog, body))
 
 

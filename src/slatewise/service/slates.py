@@ -15,18 +15,17 @@ from slatewise.service.errors import INTERNAL, problem_of
 from slatewise.service.http import JsonResponse
 from slatewise.service.logs import record_of
 from slatewise.service.schemas import FeedbackBatch, FeedbackEvent, SlateBody
-from slatewise.service.state import ServiceState, state_of
+from slatewise.service.state import ServiceState
 from slatewise.store.protocol import StoreUnavailableError
 
 
-async def create_slate(request: Request, body: SlateBody) -> Response:
+async def create_slate(state: ServiceState, request: Request, body: SlateBody) -> Response:
     """Choose a slate for a user and record it.
 
     The response is sent once the slate is durable. The user's earlier open slates are closed, except the one that
     `replaces` names: if nothing on it was clicked, its items count as never shown. A preview records nothing, has
     status 200, and no slate_id.
     """
-    state = state_of(request)
     record_of(request.scope).user = body.user
     wanted = SlateRequest(**{name: value for name, value in body if name != "preview"})
     if body.preview:
@@ -40,9 +39,9 @@ async def create_slate(request: Request, body: SlateBody) -> Response:
 
 async def _recorded_slate(state: ServiceState, wanted: SlateRequest) -> Slate:
     """Draft a slate in a worker thread, then record it; if the user changed in between, draft again."""
-    recommender = state.recommender
+    recommender, loop = state.recommender, asyncio.get_running_loop()
     for _ in range(recommender.max_attempts):
-        draft = await state.run(recommender.draft, wanted)
+        draft = await loop.run_in_executor(state.workers, recommender.draft, wanted)
         slate = await asyncio.wrap_future(recommender.record(draft))
         if slate is not None:
             return slate
@@ -58,14 +57,13 @@ Feedback = Annotated[
 ]
 
 
-async def record_feedback(request: Request, body: Feedback) -> Response:
+async def record_feedback(state: ServiceState, request: Request, body: Feedback) -> Response:
     """Record what was clicked on slates: one event, or up to 100 as `events`.
 
     The response is sent once the events are durable; an event counts once, no matter how often it is sent. Each event
     of a batch is recorded on its own, in no promised order: one that fails is reported by an `error` in its position
     and stops no other.
     """
-    state = state_of(request)
     if isinstance(body, FeedbackEvent):
         return JsonResponse(await _receipt(state, body))
     state.auth.charge(request.scope, len(body.events) - 1)

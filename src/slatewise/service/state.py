@@ -7,8 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
-from starlette.requests import Request
-
 from slatewise.catalog import Catalog
 from slatewise.catalog.model_files import read_manifest
 from slatewise.recommender import Recommender
@@ -44,7 +42,7 @@ class ServiceState:
         self.started = time.monotonic()
         self.catalog_sha256: str | None = None
         self.reload_marker: Path | None = None
-        self._workers = ThreadPoolExecutor(WORKER_THREADS, "slatewise-worker")
+        self.workers = ThreadPoolExecutor(WORKER_THREADS, "slatewise-worker")
         self._health_checkers = ThreadPoolExecutor(HEALTH_THREADS, "slatewise-health")
         self._search = ItemSearch(recommender.catalog)
         self._reload_lock, self._experiments_lock = asyncio.Lock(), asyncio.Lock()
@@ -53,7 +51,7 @@ class ServiceState:
 
     async def run(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Call a function in a worker thread and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._workers, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self.workers, function, *arguments)
 
     async def store_health(self) -> dict[str, float | str]:
         """Return the store's figures; raise StoreError or TimeoutError if it does not respond."""
@@ -116,14 +114,8 @@ class ServiceState:
 
     def close(self) -> None:
         """Let the threads finish what they are doing; what is still queued is dropped."""
-        self._workers.shutdown(cancel_futures=True)
+        self.workers.shutdown(cancel_futures=True)
         self._health_checkers.shutdown(cancel_futures=True)
-
-
-def state_of(request: Request) -> ServiceState:
-    """Return the state of the service that received a request."""
-    state: ServiceState = request.app.state.service
-    return state
 
 
 def _authorizer(settings: Settings) -> Authorizer:

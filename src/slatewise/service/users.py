@@ -11,30 +11,30 @@ from slatewise.service.errors import MALFORMED, NO_STORE, NOT_FOUND, ProblemErro
 from slatewise.service.http import JsonResponse, to_json, validate
 from slatewise.service.logs import record_of
 from slatewise.service.schemas import Id
-from slatewise.service.state import state_of
+from slatewise.service.state import ServiceState
 
 ID: TypeAdapter[str] = TypeAdapter(Id)
 NOTHING = "Nothing is stored about this user."
 
 
-async def show_user(request: Request) -> Response:
+async def show_user(state: ServiceState, request: Request) -> Response:
     """Show what the recommender believes about a user; a user never seen is assumed to be like all users."""
-    state, user = state_of(request), _user(request)
+    user = _user(request)
     return JsonResponse(await state.run(lambda: to_json(state.recommender.explain(user))))
 
 
-async def export_user(request: Request) -> Response:
+async def export_user(state: ServiceState, request: Request) -> Response:
     """Export everything that is stored about a user."""
-    state, user = state_of(request), _user(request)
+    user = _user(request)
     try:
         return JsonResponse(await state.run(lambda: to_json(state.recommender.export(user))))
     except RequestError:
         raise ProblemError(NOT_FOUND, NOTHING) from None
 
 
-async def forget_user(request: Request) -> Response:
+async def forget_user(state: ServiceState, request: Request) -> Response:
     """Delete everything about a user: slates, feedback and belief."""
-    state, user = state_of(request), _user(request)
+    user = _user(request)
     if not await state.run(state.recommender.forget, user):
         raise ProblemError(NOT_FOUND, NOTHING)
     return Response(None, 204, NO_STORE)

@@ -48,6 +48,9 @@ from slatewise.slates.scores import (
 TIE = 1e-9
 """Gains are equal when they differ by less than this, relative to 1 + |gain|."""
 
+KEPT_VALUES = 1 << 16
+"""Bounds of so many items are kept; of more, they are worked out again where a block is opened, to write less."""
+
 ITEM, SEEN, OWN, SIZE, STATE, GAIN = range(6)
 
 
@@ -93,7 +96,8 @@ def choose_slates(
     n_items = scores[1].shape[1] if scores[0] == TABLE else scores[3].shape[0]
     n = candidates.size if restricted else n_items
     n_blocks = (n + BLOCK - 1) // BLOCK
-    bounds, closed, values = np.empty(n_blocks), np.empty(n_blocks, dtype=np.uint64), np.empty(BLOCK)
+    bounds, closed = np.empty(n_blocks), np.empty(n_blocks, dtype=np.uint64)
+    values = np.empty(n_blocks * BLOCK if n <= KEPT_VALUES else BLOCK)
     pool, directions = np.empty((6, n)), np.empty((chosen[0].shape[1], vectors.shape[1]))
     for user in range(chosen[0].shape[0]):
         weight = weights[user if weights.size > 1 else 0]
@@ -134,14 +138,15 @@ def close_unavailable(available: AvailableArguments, user: int, closed: Words, n
 def bound_blocks(scores: ScoreArguments, blocks: Blocks, bounds: Floats, closed: Words, values: Floats) -> bool:
     """Bound every block: the one pass over all items. False if a score of a table is not finite."""
     for block in range(bounds.size):
-        largest = fill_bounds(scores, blocks, block, values)
+        part = values_of_block(values, block, blocks[1])
+        largest = fill_bounds(scores, blocks, block, part)
         if closed[block] != 0 or scores[0] == TABLE:
             largest = -np.inf
-            for place in range(min(BLOCK, blocks[1] - block * BLOCK)):
+            for place in range(part.size):
                 if not is_closed(closed, block, place):
-                    if not abs(values[place]) < np.inf:
+                    if not abs(part[place]) < np.inf:
                         return False
-                    largest = max(largest, values[place])
+                    largest = max(largest, part[place])
         bounds[block] = largest
     return True
 
@@ -178,13 +183,15 @@ def choose_slate(
             reach = bounds[top] - 2.0 * error if turn < 0 else lowest_tie(best) - error - headroom
             if bounds[block] < reach or bounds[block] == -np.inf:
                 continue
-            fill_bounds(scores, blocks, block, values)
+            part = values_of_block(values, block, n)
+            if values.size == BLOCK:
+                fill_bounds(scores, blocks, block, part)
             bounds[block] = -np.inf
-            for place in range(min(BLOCK, n - block * BLOCK)):
+            for place in range(part.size):
                 if is_closed(closed, block, place):
                     continue
-                if values[place] < reach:
-                    bounds[block] = max(bounds[block], values[place])
+                if part[place] < reach:
+                    bounds[block] = max(bounds[block], part[place])
                     continue
                 closed[block] |= np.uint64(1) << np.uint64(place)
                 item = candidates[block * BLOCK + place] if candidates.size > 0 else block * BLOCK + place
@@ -231,6 +238,13 @@ def place_of_largest(values: Floats, size: int) -> int:
         if values[place] > values[largest]:
             largest = place
     return largest
+
+
+@compiled
+def values_of_block(values: Floats, block: int, n: int) -> Floats:
+    """Return the part of memory for the bounds of a block's items: its own, or the same for all blocks."""
+    first = block * BLOCK if values.size > BLOCK else 0
+    return values[first : first + min(BLOCK, n - block * BLOCK)]
 
 
 @compiled

@@ -31,9 +31,17 @@ class _SumKernel(Kernel):
     @cached_property
     def dispatcher(self) -> Any:
         """Numba's version, with the freedom to reorder sums."""
-        dispatcher = super().dispatcher
-        dispatcher.targetoptions["fastmath"] = {"reassoc", "contract", "nsz"}
-        return dispatcher
+        return _reordering(super().dispatcher)
+
+    @cached_property
+    def uncached(self) -> Any:
+        """The same without a cache."""
+        return _reordering(super().uncached)
+
+
+def _reordering(dispatcher: Any) -> Any:
+    dispatcher.targetoptions["fastmath"] = {"reassoc", "contract", "nsz"}
+    return dispatcher
 
 
 def sums(function: Function) -> Function:

@@ -161,12 +161,12 @@ def fill_bounds(scores: ScoreArguments, blocks: Blocks, block: int, bounds: Floa
     Sums that float32 cannot hold bound nothing: the error is infinite then, whatever the bound.
     """
     kind, values, _, features, offsets, _, _, _, _ = scores
-    user, n, error, weights, candidates = blocks
-    first, count = block * BLOCK, min(BLOCK, n - block * BLOCK)
+    user, _, error, weights, candidates = blocks
+    first = block * BLOCK
     if kind != TABLE and candidates.size == 0 and error < np.inf:
-        return block_bounds(features, offsets, weights, first, bounds[:count])
+        return block_bounds(features, offsets, weights, first, bounds)
     largest, row = -np.inf, user if values.shape[0] > 1 else 0
-    for place in range(count):
+    for place in range(bounds.size):
         item = first + place if candidates.size == 0 else candidates[first + place]
         if kind == TABLE:
             bounds[place] = values[row, item]
