@@ -26,10 +26,10 @@ from slatewise.store import (
     migrations,
     open_store,
 )
-from slatewise.store.sqlite_writer import SqliteWriter
 from slatewise.store.protocol import BeliefRecord, PolicyCounts, Transaction, UserRecord
 from slatewise.store.sqlite import SqliteStore
 from slatewise.store.sqlite_connection import filesystem_of
+from slatewise.store.sqlite_writer import SqliteWriter
 from tests.conftest import missing
 from tests.store_rows import answer, do, fill, one_more, slate
 
