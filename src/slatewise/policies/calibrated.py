@@ -101,14 +101,13 @@ class Calibrated:
 
     def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Choose greedily by probability minus the overlap of categories with the items chosen so far."""
-        beliefs = belief.Beliefs(state["precision"], state["shift"])
+        beliefs = belief.factor(belief.Beliefs(state["precision"], state["shift"]))
+        theta = beliefs.mean
         if self.temperature > 0.0:
-            theta = belief.sample(beliefs, random.normal(beliefs.shift.shape[1]), self.temperature)
-        else:
-            theta = belief.mean(beliefs)
+            theta = beliefs.sample(random.normal(theta.shape[1]), self.temperature)
         choice = self._choose(theta, available, k, state["rounds"] == 0)
         shown = np.maximum(choice.items, 0)  # any item stands in for −1
-        mean, variance = belief.logit_moments(beliefs, self._at(shown), self.rates.take(shown))
+        mean, variance = beliefs.logit_moments(self._at(shown), self.rates.take(shown))
         probability = np.minimum(np.maximum(mean, 0.0), 1.0)
         return Slates(choice.items, probability, np.sqrt(variance), choice.variety)
 
