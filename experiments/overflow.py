@@ -50,7 +50,7 @@ class PrintedDc2b(Dc2b):
         root = np.linalg.cholesky(precision).swapaxes(1, 2)
         theta = mean + np.linalg.solve(root, random.normal(self.catalog.dim)[:, :, None])[:, :, 0]
         vectors = self.catalog.vectors.astype(np.float64) * self.vector_length
-        allowed = as_table(available, len(theta))
+        allowed = as_table(available, len(theta), self.catalog.n_items)
         with np.errstate(all="ignore"):
             chosen = [
                 printed_greedy(vectors @ sampled, vectors, row, k, self.alpha)
