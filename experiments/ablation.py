@@ -26,7 +26,7 @@ from slatewise.lab.simulate import Session, simulate
 from slatewise.lab.tuning import VALIDATION_SHARE
 from slatewise.policies.calibrated import Calibrated
 from slatewise.policies.protocol import Booleans, Floats, Policy
-from slatewise.report.parts import csv_text, markdown_table
+from slatewise.report.document import csv_text, markdown_table
 
 
 @dataclass(frozen=True, eq=False)

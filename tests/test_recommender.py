@@ -139,9 +139,9 @@ def test_a_preview_records_nothing_and_is_what_comes_next(recommender: Recommend
     assert not hasattr(preview, "slate_id")
     assert list(recommender.store.users()) == []
     assert recommender.recommend("ann").items == preview.items
-    for options in ({}, {"policy": "dc2b"}, {"diversity": 1.0, "k": 3}, {"categories": ["A"], "exclude": [100]}):
-        preview = recommender.preview("ann", **options)  # type: ignore[arg-type]
-        slate = recommender.recommend("ann", **options)  # type: ignore[arg-type]
+    requests: list[dict[str, Any]] = [{}, {"policy": "dc2b"}, {"diversity": 1.0, "k": 3}, {"categories": ["A"]}]
+    for options in requests:
+        preview, slate = recommender.preview("ann", **options), recommender.recommend("ann", **options)
         assert (slate.items, slate.number, slate.policy) == (preview.items, preview.number, preview.policy)
 
 
@@ -234,7 +234,7 @@ def test_feedback_that_makes_no_sense_is_refused(recommender: Recommender) -> No
             recommender.feedback(slate.slate_id, wrong)
     with pytest.raises(RequestError):
         recommender.feedback(slate.slate_id, ids(slate)[:1], retracted=ids(slate)[:1])
-    assert recommender.export("ann")["feedback"] == []
+    assert recommender.export("ann")["answers"] == []
 
 
 def test_numpy_ids_are_ids(recommender: Recommender) -> None:
@@ -259,7 +259,7 @@ def test_forget_leaves_nothing(recommender: Recommender) -> None:
     slate = recommender.recommend("ann")
     recommender.recommend("ben")
     recommender.feedback(slate.slate_id, ids(slate)[:1])
-    assert recommender.export("ann")["feedback"]
+    assert recommender.export("ann")["answers"]
     assert recommender.forget("ann")
     assert not recommender.forget("ann")
     assert list(recommender.store.users()) == ["ben"]

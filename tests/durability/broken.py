@@ -8,9 +8,9 @@ from typing import Any
 from uuid import uuid4
 
 from slatewise.store import Store, StoreFullError
-from slatewise.store.sqlite_writer import GroupCommit, Job, Outcome
 from slatewise.store.protocol import FeedbackRecord, Ready, Transaction
 from slatewise.store.rows import Values
+from slatewise.store.sqlite_writer import GroupCommit, Job, Outcome
 
 Work = Callable[[Any], Any]
 

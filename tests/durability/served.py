@@ -23,7 +23,7 @@ from slatewise.catalog import Catalog
 from slatewise.recommender import Recommender
 from slatewise.service.server import listen, run_server
 from slatewise.service.settings import load_settings
-from slatewise.store import Store, sqlite_writer, open_store, sqlite
+from slatewise.store import Store, open_store, sqlite, sqlite_writer
 from slatewise.store.sqlite import SqliteStore
 from tests.durability.broken import Careless, Forgetful, HastyCommit, Shrugging
 

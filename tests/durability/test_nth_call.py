@@ -9,11 +9,11 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from slatewise.recommender.people import PeopleAtHand, Person
 
 from slatewise.catalog import Catalog
 from slatewise.policies import State
 from slatewise.recommender import Recommender, Slate, people, states
-from slatewise.recommender.people import PeopleAtHand, Person
 from slatewise.store import Store, StoreError, open_store
 from slatewise.store.memory import MemoryTables
 from slatewise.store.protocol import Ready, Transaction, UserRecord

@@ -42,9 +42,13 @@ def ids(slate: Slate | Preview) -> list[Any]:
 
 def restarted(recommender: Recommender) -> Recommender:
     """The same recommender with nothing cached: another one on the same store, as after a restart."""
-    policies, serving = recommender._policies, recommender._serving
     return Recommender(
-        recommender.catalog, policies, recommender.store, reward_wait=recommender.reward_wait, clock=serving.clock
+        recommender.catalog,
+        recommender._policies,
+        recommender.store,
+        seed=recommender._serving.seed,
+        reward_wait=recommender.reward_wait,
+        clock=recommender._serving.clock,
     )
 
 
@@ -119,26 +123,29 @@ class WrappedStore:
 
 
 class InterruptedStore(WrappedStore):
-    """Something else happens right before the next reading or writing job, once."""
+    """Other things happen right before jobs that read or write: one before each job, until there are no more."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
-        self.before_read: Callable[[], Any] | None = None
-        self.before_write: Callable[[], Any] | None = None
+        self.before_reads: list[Callable[[], Any]] = []
+        self.before_writes: list[Callable[[], Any]] = []
+        self._is_interrupted = False
 
     def write(self, job: Job) -> Future[Any]:
-        """Let the interruption happen, then queue the job."""
-        interrupt, self.before_write = self.before_write, None
-        if interrupt is not None:
-            interrupt()
+        """Let the next interruption happen, then queue the job."""
+        self._interrupt(self.before_writes)
         return self.inner.write(job)
 
     def read(self, job: Job) -> Any:
-        """Let the interruption happen, then run the job."""
-        interrupt, self.before_read = self.before_read, None
-        if interrupt is not None:
-            interrupt()
+        """Let the next interruption happen, then run the job."""
+        self._interrupt(self.before_reads)
         return self.inner.read(job)
+
+    def _interrupt(self, actions: list[Callable[[], Any]]) -> None:
+        if actions and not self._is_interrupted:
+            self._is_interrupted = True
+            actions.pop(0)()
+            self._is_interrupted = False
 
 
 class CountingStore(WrappedStore):

@@ -123,9 +123,7 @@ class Calibrated:
 
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """Add the evidence: Σ⁻¹ += Σ t tᵀ / ψ and Σ⁻¹m += Σ (y − μ) t / ψ, exact and in any order."""
-        items = np.maximum(slates.items, 0)  # any item stands in for −1, with no weight
-        weights = (slates.items >= 0).astype(np.float64) / self.noise.take(items)
-        pulls = weights * (clicks.astype(np.float64) - self.rates.take(items))
-        vectors = self.catalog.taste_vectors.take(items, axis=0)
-        learned = belief.add_evidence(belief.Beliefs(state["precision"], state["shift"]), vectors, weights, pulls)
+        model = belief.LinearModel(self.catalog.taste_vectors, self.rates, self.noise)
+        beliefs = belief.Beliefs(state["precision"], state["shift"])
+        learned = belief.add_observations(beliefs, slates.items, clicks, model)
         return {"precision": learned.precision, "shift": learned.shift, "rounds": state["rounds"] + 1}

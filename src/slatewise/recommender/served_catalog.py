@@ -205,10 +205,9 @@ def on_catalog(policy: Policy, catalog: Catalog) -> Policy:
 
 
 def _options(policy: Policy) -> dict[str, Any]:
-    """Return the options of a policy object by name."""
-    if not is_dataclass(policy):
-        return {}
-    return {field.name: getattr(policy, field.name) for field in fields(policy) if field.name != "catalog"}
+    """Return the options of a policy object by name; all attributes if it is no dataclass."""
+    names = [field.name for field in fields(policy)] if is_dataclass(policy) else [*vars(policy)]
+    return {name: getattr(policy, name) for name in names if name != "catalog"}
 
 
 def catalog_digest(catalog: Catalog) -> str:

@@ -108,14 +108,14 @@ def execute(connection: apsw.Connection, sql: str, parameters: Values = ()) -> l
     """Execute a statement; errors of SQLite become those of a store."""
     try:
         return connection.execute(sql, parameters).fetchall()
-    except apsw.Error as error:
-        raise explained(error, connection.filename, connection.system_errno) from error
-    except UnicodeEncodeError as error:
-        raise StoreError("text with a lone surrogate cannot be stored") from error
+    except (apsw.Error, UnicodeEncodeError) as error:
+        raise store_error(error, connection.filename, connection.system_errno) from error
 
 
-def explained(error: apsw.Error, path: str, system_errno: int = 0) -> StoreError:
+def store_error(error: apsw.Error | UnicodeEncodeError, path: str, system_errno: int = 0) -> StoreError:
     """Return the store's error for an error of SQLite."""
+    if isinstance(error, UnicodeEncodeError):
+        return StoreError("text with a lone surrogate cannot be stored")
     if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and system_errno in _NO_SPACE):
         return StoreFullError(f"there is no space for {path}; free some, and writing resumes by itself")
     if isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.TooBigError):
@@ -132,7 +132,7 @@ def _connect(path: Path, flags: int) -> apsw.Connection:
     try:
         connection = apsw.Connection(str(path), flags=flags)
     except apsw.Error as error:
-        raise explained(error, str(path)) from error
+        raise store_error(error, str(path)) from error
     connection.set_busy_timeout(BUSY_MILLISECONDS)
     connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_ROW_BYTES)
     execute(connection, "PRAGMA trusted_schema = OFF")

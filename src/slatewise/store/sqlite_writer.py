@@ -14,7 +14,7 @@ import apsw
 from slatewise.store.protocol import Result, StoreError, StoreUnavailableError, Transaction
 from slatewise.store.rows import Values
 from slatewise.store.sql import SqlTransaction
-from slatewise.store.sqlite_connection import BUSY_MILLISECONDS, execute
+from slatewise.store.sqlite_connection import BUSY_MILLISECONDS, store_error
 
 MAX_BATCH = 256
 MAX_QUEUE = 10_000
@@ -162,7 +162,10 @@ class SqliteWriter:
             return Outcome(job, error=error)
 
     def _execute(self, sql: str, parameters: Values = ()) -> list[Values]:
-        return execute(self.connection, sql, parameters)
+        try:
+            return self.connection.execute(sql, parameters).fetchall()
+        except (apsw.Error, UnicodeEncodeError) as error:
+            raise store_error(error, self.connection.filename, self.connection.system_errno) from error
 
     def _shorten_wal(self) -> None:
         """Have a long WAL copied; one that keeps growing is started over, unless a long reader prevents it."""

@@ -1,0 +1,95 @@
+"""`python -m tests.support.request_path DIRECTORY`: which of our files take part in one slate and in one feedback event.
+
+Runs the real server on a SQLite store in this process, with a profile on every thread, and prints the files whose
+functions were called during one request, as JSON.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import slatewise
+from slatewise.recommender import Recommender
+from slatewise.service import server
+from slatewise.service.settings import Settings
+from tests.serving import small_catalog
+
+PACKAGE = str(Path(slatewise.__file__).parent)
+SETTLE_SECONDS = 0.3
+"""What happens after a response, such as the line in the log, belongs to its request."""
+
+
+class Profile:
+    """Notes the files of the package in which functions are called while it records."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self.is_recording = False
+
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
+        code = frame.f_code
+        if self.is_recording and event == "call" and code.co_filename.startswith(PACKAGE):
+            self.files.add(os.path.relpath(code.co_filename, PACKAGE))
+
+
+class Client:
+    """Sends requests one by one."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        request = urllib.request.Request(
+            self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.load(response)
+
+    def slate(self) -> Any:
+        return self.post("/v1/slates", {"user": "ann"})
+
+    def click(self, slate: Any) -> Any:
+        return self.post("/v1/feedback", {"slate_id": slate["slate_id"], "clicked": [slate["items"][0]["id"]]})
+
+
+def main(directory: Path) -> None:
+    """Serve from the main thread while another thread warms up and records one request of each kind."""
+    catalog = small_catalog(300)
+    catalog.save(directory / "catalog")
+    settings = Settings(catalog=directory / "catalog", keys=directory / "keys.json", port=0)
+    Recommender(catalog).recommend("ann")  # compiles the kernels before the profile slows everything down
+    profile, listener = Profile(), server.listen(settings)
+    threading.Thread(target=visit, args=(profile, Client(listener.getsockname()[1])), daemon=True).start()
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    server.run_server(settings, listener, Recommender(catalog, store=f"sqlite:///{directory / 'slates.db'}"))
+
+
+def visit(profile: Profile, client: Client) -> None:
+    """Print the files that take part in a slate and in a feedback event, and end the process."""
+    for _ in range(2):
+        client.click(client.slate())
+    slate, slate_files = record(profile, client.slate)
+    _, feedback_files = record(profile, lambda: client.click(slate))
+    print(json.dumps({"slate": slate_files, "feedback": feedback_files}), flush=True)
+    os._exit(0)
+
+
+def record(profile: Profile, request: Any) -> tuple[Any, list[str]]:
+    """Send one request; return its response and the files that took part."""
+    time.sleep(SETTLE_SECONDS)
+    profile.files, profile.is_recording = set(), True
+    response = request()
+    time.sleep(SETTLE_SECONDS)
+    profile.is_recording = False
+    return response, sorted(profile.files)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,101 @@
+"""A store and a catalog written by an older slatewise open and serve; tests/fixtures/write_store.py wrote them."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slatewise.catalog import Catalog
+from slatewise.recommender import Recommender, state_codec
+from slatewise.recommender.profile import SAVE_EVERY
+from slatewise.store import open_store
+from tests.support.recommending import folded, ids, loaded_profile, stored_belief
+
+FIXTURE = Path(__file__).parent / "fixtures" / "store_of_4c27cee"
+EXPECTED: dict[str, Any] = json.loads((FIXTURE / "expected.json").read_text(encoding="utf-8"))
+USERS: dict[str, dict[str, Any]] = EXPECTED["users"]
+
+
+@pytest.fixture
+def store_url(tmp_path: Path) -> str:
+    """A copy of the old store."""
+    connection = sqlite3.connect(tmp_path / "slates.db")
+    connection.executescript((FIXTURE / "store.sql").read_text(encoding="utf-8"))
+    connection.close()
+    return f"sqlite:///{tmp_path}/slates.db"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    """A copy of the old catalog."""
+    return Catalog.load(Path(shutil.copytree(FIXTURE / "catalog", tmp_path / "catalog")))
+
+
+@pytest.fixture
+def recommender(store_url: str, catalog: Catalog) -> Iterator[Recommender]:
+    with Recommender(catalog, EXPECTED["shares"], store_url) as opened:
+        yield opened
+
+
+def test_the_old_store_is_whole(recommender: Recommender) -> None:
+    assert sorted(recommender.store.users()) == sorted(USERS)
+    assert recommender.store.check() == []
+    assert dict(recommender.verify()) == dict.fromkeys(USERS)
+    results = [[row.policy, row.users, row.slates, row.clicks] for row in recommender.experiments()]
+    assert results == EXPECTED["experiments"]
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_the_next_slate_is_the_one_that_the_old_version_would_have_chosen(recommender: Recommender, user: str) -> None:
+    expected = USERS[user]
+    slate = recommender.recommend(user, 5)
+    assert (slate.policy, slate.number) == (expected["policy"], expected["next_number"])
+    assert ids(slate) == expected["next_items"]
+    assert [item.probability for item in slate.items] == pytest.approx(expected["next_probabilities"], abs=1e-5)
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_old_beliefs_are_continued(recommender: Recommender, user: str) -> None:
+    """They are read, not learned again, and stay what the log says."""
+    policy = USERS[user]["policy"]
+    profile = loaded_profile(recommender, user, policy)
+    assert profile.saved == stored_belief(recommender, user).covers > 0
+    view = recommender.explain(user)
+    assert (view.slates, view.clicks) == (USERS[user]["slates"], USERS[user]["clicks"])
+    for _ in range(3):
+        slate = recommender.recommend(user, 5)
+        recommender.feedback(slate.slate_id, ids(slate)[:2])
+    assert recommender.rebuilt == 0
+    profile = loaded_profile(recommender, user, policy)
+    assert state_codec.difference(profile.state, folded(recommender, user, profile.policy)) <= 1e-9
+    assert dict(recommender.verify())[user] is None
+
+
+def test_old_slates_take_late_feedback_and_old_events_are_recognized(recommender: Recommender) -> None:
+    for user in USERS:
+        export = recommender.export(user)
+        first, event = export["slates"][0], export["answers"][0]
+        options = {name: event[name] for name in ("clicked", "retracted", "event_id", "final")}
+        assert recommender.feedback(event["slate_id"], **options).duplicate
+        assert not recommender.feedback(first["slate_id"], first["items"], event_id=f"late {user}").duplicate
+    assert dict(recommender.verify()) == dict.fromkeys(USERS)
+
+
+def test_the_old_store_can_be_read_next_to_its_writer(recommender: Recommender, store_url: str) -> None:
+    reader = open_store(store_url, read_only=True)
+    assert sorted(reader.users()) == sorted(recommender.store.users())
+    reader.close()
+
+
+def test_with_another_catalog_old_beliefs_would_be_learned_again(store_url: str, catalog: Catalog) -> None:
+    """Negative control: `rebuilt` counts, and the key of a belief depends on the catalog."""
+    other = Catalog.from_vectors(catalog.item_ids, catalog.vectors[::-1])
+    with Recommender(other, EXPECTED["shares"], store_url) as recommender:
+        for user in USERS:
+            recommender.recommend(user, 5)
+        n_long = sum(expected["next_number"] > SAVE_EVERY + 1 for expected in USERS.values())
+        assert recommender.rebuilt == n_long > 0
