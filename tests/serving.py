@@ -145,6 +145,7 @@ class Server:
             stdout=subprocess.PIPE,
             stderr=self.log,
             text=True,
+            start_new_session=True,
         )
         assert self.process.stdout is not None
         found = re.search(r"at http://\S+?:(\d+) ", self.process.stdout.readline())
@@ -155,8 +156,8 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         assert self.process is not None
-        if self.process.poll() is None:
-            self.process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # its workers too: they would hold on to its output
         self.process.communicate()
         self.log.close()
 

@@ -1,4 +1,4 @@
-"""Stores that break their promise, each in one way: the checks must catch every one of them."""
+"""Stores that break what they guarantee, each in one way: the checks must catch every one of them."""
 
 import time
 from collections.abc import Callable
@@ -7,29 +7,30 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from slatewise.store import Store, StoreFullError
-from slatewise.store.protocol import FeedbackRecord, Ready, Transaction
+from slatewise.store import StoreFullError
+from slatewise.store.protocol import FeedbackRecord, Transaction
 from slatewise.store.rows import Values
-from slatewise.store.sqlite_writer import GroupCommit, Job, Outcome
+from slatewise.store.sqlite_writer import Job, Outcome, SqliteWriter
+from tests.support.recommending import WrappedStore
 
-Work = Callable[[Any], Any]
+Run = Callable[[Any], Any]
 
-WRITES = {"save_user", "save_belief", "add_slate", "update_slate", "add_feedback", "count"}
+WRITES = {"save_user", "save_belief", "discard_belief", "add_slate", "update_slate", "add_feedback", "count"}
 SLOW_DISK = 0.02
 
 
-class HastyCommit(GroupCommit):
-    """Acknowledges each work before the COMMIT of its batch, on a disk that takes its time."""
+class HastyWriter(SqliteWriter):
+    """Acknowledges each job before the COMMIT of its batch, on a slow disk."""
 
     def _attempt(self, job: Job) -> Outcome:
         outcome = super()._attempt(job)
-        outcome.tell()
+        outcome.deliver()
         return replace(outcome, job=replace(job, future=Future()))
 
-    def _run(self, sql: str, parameters: Values = ()) -> list[Values]:
+    def _execute(self, sql: str, parameters: Values = ()) -> list[Values]:
         if sql == "COMMIT":
             time.sleep(SLOW_DISK)
-        return super()._run(sql, parameters)
+        return super()._execute(sql, parameters)
 
 
 class Noted:
@@ -50,34 +51,23 @@ class Noted:
             getattr(transaction, name)(*given)
 
 
-class Wrapped:
-    """A store around another."""
+class Careless(WrappedStore):
+    """Reads and decides first, and writes in another transaction: somebody else may have written in between."""
 
-    def __init__(self, inner: Store) -> None:
-        self.inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-
-class Careless(Wrapped):
-    """Reads and decides first, and writes in a transaction of its own: somebody else may have written in between."""
-
-    def submit(self, work: Work, ready: Ready | None = None) -> Future[Any]:
-        """Run work in two halves."""
-        noted, result = self.inner.read(lambda transaction: _noted(work, transaction))
+    def write(self, job: Run) -> Future[Any]:
+        """Run a job in two halves."""
+        noted, result = self.inner.read(lambda transaction: _noted(job, transaction))
         done: Future[Any] = Future()
-        written = self.inner.write(noted.replay, ready)
-        written.add_done_callback(lambda one: _pass_on(one, done, result))
+        self.inner.write(noted.replay).add_done_callback(lambda written: _pass_on(written, done, result))
         return done
 
 
-class Forgetful(Wrapped):
-    """Does not know that it has heard an event before."""
+class Forgetful(WrappedStore):
+    """Does not know that it has recorded an event before."""
 
-    def submit(self, work: Work, ready: Ready | None = None) -> Future[Any]:
-        """Run work on a transaction that finds every event new."""
-        return self.inner.write(lambda transaction: work(_Amnesia(transaction)), ready)
+    def write(self, job: Run) -> Future[Any]:
+        """Run a job on a transaction to which every event is new."""
+        return self.inner.write(lambda transaction: job(_Amnesia(transaction)))
 
 
 class _Amnesia:
@@ -87,37 +77,37 @@ class _Amnesia:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.transaction, name)
 
-    def answer(self, event_id: str) -> None:
-        """Find nothing."""
+    def feedback(self, event_id: str) -> None:
+        """Know nothing."""
 
-    def add_feedback(self, row: FeedbackRecord) -> None:
-        """Record under a name that is new."""
-        self.transaction.add_feedback(replace(row, event_id=f"{row.event_id}#{uuid4()}"))
+    def add_feedback(self, event: FeedbackRecord) -> None:
+        """Record under an id that is new."""
+        self.transaction.add_feedback(replace(event, event_id=f"{event.event_id}#{uuid4()}"))
 
 
-class Shrugging(Wrapped):
-    """Acknowledges what it had no room for."""
+class Shrugging(WrappedStore):
+    """Acknowledges what it had no space for."""
 
-    def submit(self, work: Work, ready: Ready | None = None) -> Future[Any]:
-        """Run work, and make up its result if there is no room."""
+    def write(self, job: Run) -> Future[Any]:
+        """Run a job, and make up its result if there is no space."""
         done: Future[Any] = Future()
-        self.inner.write(work, ready).add_done_callback(lambda one: self._shrug(one, work, done))
+        self.inner.write(job).add_done_callback(lambda written: self._shrug(written, job, done))
         return done
 
-    def _shrug(self, attempt: Future[Any], work: Work, done: Future[Any]) -> None:
-        if isinstance(attempt.exception(), StoreFullError):
-            done.set_result(self.inner.read(lambda transaction: _noted(work, transaction))[1])
+    def _shrug(self, written: Future[Any], job: Run, done: Future[Any]) -> None:
+        if isinstance(written.exception(), StoreFullError):
+            done.set_result(self.inner.read(lambda transaction: _noted(job, transaction))[1])
         else:
-            _pass_on(attempt, done, None if attempt.exception() else attempt.result())
+            _pass_on(written, done, None if written.exception() else written.result())
 
 
-def _noted(work: Work, transaction: Transaction) -> tuple[Noted, Any]:
+def _noted(job: Run, transaction: Transaction) -> tuple[Noted, Any]:
     noted = Noted(transaction)
-    return noted, work(noted)
+    return noted, job(noted)
 
 
-def _pass_on(attempt: Future[Any], done: Future[Any], result: Any) -> None:
-    error = attempt.exception()
+def _pass_on(written: Future[Any], done: Future[Any], result: Any) -> None:
+    error = written.exception()
     if error is None:
         done.set_result(result)
     else:

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from benchmarks.load.server import free_port
 from slatewise.catalog import Catalog
 from tests.durability.served import Place
+from tests.support import recommending
 
 FEW_ROUNDS = 4
 FEW_UPDATES = 1_000
@@ -44,10 +44,8 @@ def n_updates(pytestconfig: pytest.Config) -> int:
 
 
 def make_catalog(seed: int = 0, first: int = 100, n_items: int = 300) -> Catalog:
-    """Items with two categories each; another seed is another training, another first another choice of items."""
-    draw = np.random.default_rng(seed)
-    categories = [f"{'ABCD'[at % 4]}|{'EFG'[at % 3]}" for at in range(n_items)]
-    return Catalog.from_vectors(range(first, first + n_items), draw.normal(size=(n_items, 6)), categories=categories)
+    """Items with two categories each; another seed is another training, another first item another selection."""
+    return recommending.make_catalog(n_items, seed, first)
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +55,6 @@ def catalog() -> Catalog:
 
 @pytest.fixture
 def place(tmp_path: Path, catalog: Catalog) -> Place:
-    """A directory with a catalogue, and a port."""
+    """A directory with a catalog, and a port."""
     catalog.save(tmp_path / "catalog")
     return Place(tmp_path, free_port())

@@ -25,7 +25,7 @@ from slatewise.service.server import listen, run_server
 from slatewise.service.settings import load_settings
 from slatewise.store import Store, open_store, sqlite, sqlite_writer
 from slatewise.store.sqlite import SqliteStore
-from tests.durability.broken import Careless, Forgetful, HastyCommit, Shrugging
+from tests.durability.broken import Careless, Forgetful, HastyWriter, Shrugging
 
 HOST = "127.0.0.1"
 PATIENCE = 30.0
@@ -63,14 +63,14 @@ def dying_in_a_checkpoint(store: Store) -> Store:
     assert isinstance(store, SqliteStore)
     trap = store.path.with_name("trap")
     sqlite_writer.CHECKPOINT_PAGES = 40
-    shorten = sqlite_writer.GroupCommit._shorten_wal
+    checkpoint = sqlite_writer.Checkpoints._checkpoint
 
-    def die_soon(self: sqlite_writer.GroupCommit) -> None:
-        if self._wal_pages >= sqlite_writer.CHECKPOINT_PAGES and trap.exists():
+    def die_soon(self: sqlite_writer.Checkpoints) -> bool:
+        if trap.exists():
             threading.Timer(random.uniform(0.0, 0.004), partial(os.kill, os.getpid(), signal.SIGKILL)).start()
-        shorten(self)
+        return checkpoint(self)
 
-    sqlite_writer.GroupCommit._shorten_wal = die_soon  # type: ignore[method-assign]
+    sqlite_writer.Checkpoints._checkpoint = die_soon  # type: ignore[method-assign]
     return store
 
 
@@ -109,7 +109,7 @@ def serve(place: Place, way: str) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     if way == "hasty":
-        patch.object(sqlite, "GroupCommit", HastyCommit).start()
+        patch.object(sqlite, "SqliteWriter", HastyWriter).start()
     settings = load_settings({"catalog": place.catalog, "port": place.port, "rate": 0.0})
     store = WAYS[way](open_store(place.store))
     run_server(settings, listen(settings), Recommender(Catalog.load(place.catalog), store=store))
@@ -187,7 +187,7 @@ class Answer:
 
 
 class Caller:
-    """One client with one connection, which it opens anew when it breaks."""
+    """One client with one connection, which it opens again when it breaks."""
 
     def __init__(self, place: Place) -> None:
         self.connection = http.client.HTTPConnection(HOST, place.port, timeout=PATIENCE)

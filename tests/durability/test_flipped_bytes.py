@@ -1,4 +1,4 @@
-"""Flipped bytes in the store and in the catalogue: noticed, repaired or refused, never served."""
+"""Flipped bytes in the store and in the catalog: noticed, repaired or refused, never served."""
 
 import random
 import shutil
@@ -13,7 +13,7 @@ import pytest
 from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.model_files import MANIFEST
 from slatewise.recommender import Recommender
-from slatewise.store import StoreError, open_store, rows, transaction
+from slatewise.store import StoreError, open_store, rows, sql
 from slatewise.store.protocol import BeliefRecord, UserRecord
 from tests.durability.conftest import make_catalog
 from tests.durability.served import Caller, Place, start, start_by_command
@@ -32,10 +32,10 @@ class Truth:
 
 
 def views(recommender: Recommender, user: str) -> dict[str, Any]:
-    """Everything a client can see of a user, except names drawn anew."""
+    """Everything a client can see of a user, except names drawn again."""
     return {
         "export": recommender.export(user),
-        "next": recommender.recommend(user, 5, preview=True),
+        "next": recommender.preview(user, 5),
         "belief": recommender.explain(user),
     }
 
@@ -47,7 +47,7 @@ def truth(tmp_path_factory: pytest.TempPathFactory, catalog: Catalog) -> Truth:
     with Recommender(catalog, store=f"sqlite:///{path}") as recommender:
         for user in USERS * N_SLATES:
             slate = recommender.recommend(user, 5)
-            recommender.feedback(slate.slate_id or "", [item.id for item in draw.sample(slate.items, 2)])
+            recommender.feedback(slate.slate_id, [item.id for item in draw.sample(slate.items, 2)])
         return Truth(path, {user: views(recommender, user) for user in USERS})
 
 
@@ -90,10 +90,10 @@ def test_no_flipped_byte_of_the_store_is_served(truth: Truth, tmp_path: Path, ca
 
 def test_without_checksums_flipped_bytes_are_served(truth: Truth, tmp_path: Path, catalog: Catalog) -> None:
     def trusting(values: rows.Values) -> Any:
-        user, stamp, n_slates, logged_slates, logged_answers, _ = values
-        return UserRecord(user, stamp, n_slates), (logged_slates, logged_answers)
+        user, version, n_slates, logged_slates, logged_feedback, _ = values
+        return UserRecord(user, version, n_slates), (logged_slates, logged_feedback)
 
-    with patch.object(rows, "_is_whole", lambda *_: True), patch.object(transaction, "user_row", trusting):
+    with patch.object(rows, "_is_intact", lambda *_: True), patch.object(sql, "user_record", trusting):
         assert any(flips(truth, tmp_path, catalog))
 
 
@@ -106,7 +106,7 @@ def stored_belief(path: Path) -> bytes:
 
 
 def flip_the_belief(truth: Truth, path: Path) -> None:
-    """Copy the store, and flip a byte of the last but one number that was learnt about the first user."""
+    """Copy the store, and flip a byte of the last but one number that was learned about the first user."""
     shutil.copy(truth.path, path)
     content = stored_belief(path)
     flip(path, path.read_bytes().index(content) + len(content) - 11)
@@ -116,7 +116,7 @@ def test_without_its_checksum_a_flipped_belief_is_served(truth: Truth, tmp_path:
     path = tmp_path / "slates.db"
     flip_the_belief(truth, path)
     assert served_wrong(truth, path, catalog) == []
-    with patch.object(transaction, "belief_row", lambda values: BeliefRecord(*values[:-1])):
+    with patch.object(sql, "belief_record", lambda values: BeliefRecord(*values[:-1])):
         assert served_wrong(truth, path, catalog) == [USERS[0]]
 
 
@@ -132,20 +132,20 @@ def test_a_flipped_belief_is_rebuilt_from_the_log(truth: Truth, tmp_path: Path, 
         assert dict(recommender.verify())[USERS[0]] is None
 
 
-def catalogue_files(place: Place) -> list[Path]:
+def catalog_files(place: Place) -> list[Path]:
     found = sorted(place.catalog.iterdir())
     assert MANIFEST in {path.name for path in found}
     return found
 
 
-def test_a_flipped_catalogue_is_refused_and_the_old_one_goes_on(place: Place) -> None:
+def test_a_flipped_catalog_is_refused_and_the_old_one_goes_on(place: Place) -> None:
     service = start(place)
     preview = {"user": "ann", "k": 10, "preview": True}
     draw = random.Random(2)
     with Caller(place) as caller:
         before = caller.ask("POST", "/v1/slates", preview)
         assert before.status == 200
-        for path in catalogue_files(place):
+        for path in catalog_files(place):
             whole = path.read_bytes()
             for _ in range(5):
                 flip(path, draw.randrange(len(whole)))
@@ -161,17 +161,17 @@ def test_a_flipped_catalogue_is_refused_and_the_old_one_goes_on(place: Place) ->
 
 def flip_a_vector(place: Place, catalog: Catalog) -> None:
     """Invert a byte in the middle of the item vectors."""
-    arrays = next(path for path in catalogue_files(place) if path.suffix == ".safetensors")
+    arrays = next(path for path in catalog_files(place) if path.suffix == ".safetensors")
     flip(arrays, arrays.read_bytes().index(catalog.vectors.tobytes()) + 1001)
 
 
-def test_no_service_starts_on_a_flipped_catalogue(place: Place, catalog: Catalog) -> None:
+def test_no_service_starts_on_a_flipped_catalog(place: Place, catalog: Catalog) -> None:
     flip_a_vector(place, catalog)
     with pytest.raises(AssertionError, match="damaged"):
         start_by_command(place)
 
 
-def test_without_hashes_a_flipped_catalogue_would_be_served(place: Place, catalog: Catalog) -> None:
+def test_without_hashes_a_flipped_catalog_would_be_served(place: Place, catalog: Catalog) -> None:
     flip_a_vector(place, catalog)
     with pytest.raises(CatalogError):
         Catalog.load(place.catalog)

@@ -31,11 +31,11 @@ def hasty(place: Place) -> Running:
     return start(place, "hasty")
 
 
-def while_the_catalogue_changes(place: Place) -> Running:
+def while_the_catalog_changes(place: Place) -> Running:
     return start(place)
 
 
-STARTS = (forked, dying_in_a_checkpoint, while_the_catalogue_changes, start_by_command, forked)
+STARTS = (forked, dying_in_a_checkpoint, while_the_catalog_changes, start_by_command, forked)
 """How the service of each round is started, and when it is killed."""
 
 
@@ -57,7 +57,7 @@ class Course:
         service = self.started(starts[0])
         for number in range(n_rounds):
             notes, begin = Notes(), starts[number % len(starts)]
-            with changing_catalogue(self.place) if begin is while_the_catalogue_changes else nothing():
+            with changing_catalog(self.place) if begin is while_the_catalog_changes else nothing():
                 self.die_under_load(service, notes, number, begin is dying_in_a_checkpoint)
             service = self.started(starts[(number + 1) % len(starts)])
             found += [f"round {number}: {words}" for words in self.question(notes)]
@@ -115,8 +115,8 @@ def nothing() -> Iterator[None]:
 
 
 @contextmanager
-def changing_catalogue(place: Place) -> Iterator[None]:
-    """Save one catalogue and then another, and have each loaded, over and over; the first is there in the end."""
+def changing_catalog(place: Place) -> Iterator[None]:
+    """Save one catalog and then another, and have each loaded, over and over; the first is there in the end."""
     halt = threading.Event()
 
     def change() -> None:

@@ -1,5 +1,6 @@
-"""The n-th call of the store fails, for every n: nothing is half-written, and nobody is served from a failed work."""
+"""The n-th call of the store fails, for every n: nothing is half-written, and nothing of a failed job is served."""
 
+import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -9,16 +10,16 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from slatewise.recommender.people import PeopleAtHand, Person
 
 from slatewise.catalog import Catalog
 from slatewise.policies import State
-from slatewise.recommender import Recommender, Slate, people, states
+from slatewise.recommender import Recommender, Slate, recommend, state_codec
+from slatewise.recommender.profile import SAVE_EVERY
 from slatewise.store import Store, StoreError, open_store
 from slatewise.store.memory import MemoryTables
-from slatewise.store.protocol import Ready, Transaction, UserRecord
-from tests.durability.broken import Wrapped
+from slatewise.store.protocol import Transaction
 from tests.durability.conftest import FEW_ROUNDS, make_catalog
+from tests.support.recommending import Clock, WrappedStore, restarted, state_of
 
 USERS = ("ann", "ben")
 LONG_AGO = 10_000.0
@@ -31,33 +32,38 @@ class DiskError(StoreError):
 
 @dataclass
 class Countdown:
-    """PolicyCounts calls, and fails once, at a given one; 0 never fails."""
+    """Counts calls while it is armed, and fails once, at a given one; 0 never fails."""
 
     at: int = 0
     calls: int = 0
+    is_armed: bool = False
 
     def count(self) -> None:
-        self.calls += 1
-        if self.calls == self.at:
+        self.calls += self.is_armed
+        if self.is_armed and self.calls == self.at:
             raise DiskError(f"call {self.at} failed")
 
 
-class Faulty(Wrapped):
-    """A store whose n-th call fails: any method of any transaction, or its commit."""
+class Faulty(WrappedStore):
+    """A store whose n-th call fails: any method of any transaction, reading or writing, or a commit."""
 
     def __init__(self, inner: Store, countdown: Countdown) -> None:
         super().__init__(inner)
         self.countdown = countdown
 
-    def submit(self, work: Callable[[Any], Any], ready: Ready | None = None) -> Future[Any]:
-        """Run work on a transaction that may fail, and whose commit may."""
+    def write(self, job: Callable[[Any], Any]) -> Future[Any]:
+        """Run a job on a transaction that may fail, and whose commit may."""
 
         def attempt(transaction: Transaction) -> Any:
-            result = work(_FaultyTransaction(transaction, self.countdown))
+            result = job(_FaultyTransaction(transaction, self.countdown))
             self.countdown.count()
             return result
 
-        return self.inner.write(attempt, ready)
+        return self.inner.write(attempt)
+
+    def read(self, job: Callable[[Any], Any]) -> Any:
+        """Run a job that reads on a transaction that may fail."""
+        return self.inner.read(lambda transaction: job(_FaultyTransaction(transaction, self.countdown)))
 
 
 class _FaultyTransaction:
@@ -71,10 +77,11 @@ class _FaultyTransaction:
 
 @dataclass
 class Life:
-    """Two people use the recommender; every request that fails is made again, as clients do."""
+    """Two users of the recommender; every request that fails is made again, as clients do."""
 
     recommender: Recommender
-    now: list[float]
+    clock: Clock
+    countdown: Countdown
     slates: list[Slate] = field(default_factory=list)
     failures: int = 0
 
@@ -83,27 +90,34 @@ class Life:
         for step in STEPS:
             before = kept(self.recommender.store)
             try:
-                step(self)
+                self.attempt(step)
             except DiskError:
                 self.failures += 1
                 assert kept(self.recommender.store) == before
                 after_failure()
-                step(self)
+                self.attempt(step)
 
-    def show(self, user: str, **wishes: Any) -> None:
-        self.slates.append(self.recommender.recommend(user, 4, **wishes))
+    def attempt(self, step: "Callable[[Life], None]") -> None:
+        self.countdown.is_armed = True
+        try:
+            step(self)
+        finally:
+            self.countdown.is_armed = False
 
-    def click(self, number: int, *places: int, **options: Any) -> None:
+    def show(self, user: str, **options: Any) -> None:
+        self.slates.append(self.recommender.recommend(user, 4, **options))
+
+    def click(self, number: int, *positions: int, **options: Any) -> None:
         slate = self.slates[number]
-        clicked = [slate.items[place].id for place in places]
-        self.recommender.feedback(slate.slate_id or "", clicked, event_id=f"{number} {places} {options}", **options)
+        clicked = [slate.items[position].id for position in positions]
+        self.recommender.feedback(slate.slate_id, clicked, event_id=f"{number} {positions} {options}", **options)
 
     def close_expired(self) -> None:
-        self.now[0] += LONG_AGO
+        self.clock.now += LONG_AGO
         try:
             self.recommender.close_expired()
         finally:
-            self.now[0] -= LONG_AGO
+            self.clock.now -= LONG_AGO
 
     def forget(self, user: str) -> None:
         self.recommender.forget(user)
@@ -128,11 +142,11 @@ STEPS: tuple[Callable[[Life], None], ...] = (
     lambda life: life.forget("ben"),
     lambda life: life.show("ben"),
 )
-"""Slates, clicks early, late and twice, a withdrawn slate, another policy, expiry, a rebuild, someone forgotten."""
+"""Slates, clicks early, late and twice, a withdrawn slate, another policy, expiry, a rebuild, a user forgotten."""
 
 
 def kept(store: Store) -> dict[str, Any]:
-    """Everything that is stored, as it is."""
+    """Everything that is stored about the users."""
 
     def of_user(t: Transaction, user: str) -> list[Any]:
         return [t.lock(user), t.belief(user), t.slates_of(user), t.feedback_of(user)]
@@ -144,54 +158,43 @@ def kept(store: Store) -> dict[str, Any]:
 
 
 def meaning(recommender: Recommender) -> list[Any]:
-    """Everything in the log, without names that are drawn anew each time."""
-    found: list[Any] = []
+    """Everything in the log, without ids that are drawn at random."""
+    facts: list[Any] = []
     for user in USERS:
-        slates, answers = recommender.store.read(lambda t, user=user: (t.slates_of(user), t.feedback_of(user)))  # type: ignore[misc]
-        found += [(row.user, row.number, row.items, row.status, row.policy) for row in slates]
-        found += [(row.event_id, row.clicked, row.final) for row in answers]
-    return [*found, recommender.store.read(lambda t: t.totals())]
+        slates, events = recommender.store.read(lambda t, user=user: (t.slates_of(user), t.feedback_of(user)))  # type: ignore[misc]
+        facts += [(slate.user, slate.number, slate.items, slate.status, slate.policy) for slate in slates]
+        facts += [(event.event_id, event.clicked, event.final) for event in events]
+    return [*facts, recommender.store.read(lambda t: t.totals())]
 
 
 def beliefs(recommender: Recommender) -> list[State]:
-    """What is known of everyone at hand, and of everyone on a new start."""
-    desk = recommender.desk
-    space = desk.spaces.space(next(iter(recommender.shares)))
-
-    def both(t: Transaction) -> list[Person]:
-        rows = [t.lock(user) for user in USERS]
-        return [desk.person(t, row, space) for row in rows] + [people.load(t, row, desk.spaces, space) for row in rows]
-
-    return [people.caught_up(person).state for person in recommender.store.read(both)]
+    """What is known of the users when their next slates are chosen."""
+    return [state_of(recommender, user) for user in USERS]
 
 
-def check(recommender: Recommender, catalog: Catalog) -> None:
-    """Beliefs are those of the log, and what is kept at hand is what a new start would read."""
+def check(recommender: Recommender) -> None:
+    """Beliefs are those of the log, and what is cached is what would be loaded after a restart."""
     assert [problem for _, problem in recommender.verify() if problem] == []
-    fresh = Recommender(catalog, store=recommender.store, clock=recommender.desk.clock)
     for user in USERS:
-        ours, theirs = (one.recommend(user, 4, preview=True) for one in (recommender, fresh))
-        assert ours == theirs
+        assert recommender.preview(user, 4) == restarted(recommender).preview(user, 4)
 
 
 @contextmanager
 def opened(kind: str, path: Path, catalog: Catalog, countdown: Countdown) -> Iterator[Life]:
-    store = open_store("memory://" if kind == "memory" else f"sqlite:///{path}")
-    now = [1_000_000.0]
-    recommender = Recommender(catalog, store=Faulty(store, countdown), clock=lambda: now[0])
+    store, clock = open_store("memory://" if kind == "memory" else f"sqlite:///{path}"), Clock()
     try:
-        yield Life(recommender, now)
+        yield Life(Recommender(catalog, store=Faulty(store, countdown), clock=clock), clock, countdown)
     finally:
         store.close()
 
 
-@pytest.mark.parametrize("saved_every", [1, people.SAVED_EVERY])
+@pytest.mark.parametrize("save_every", [1, SAVE_EVERY])
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_the_nth_call_fails_for_every_n(
-    kind: str, saved_every: int, tmp_path: Path, n_rounds: int, monkeypatch: pytest.MonkeyPatch
+    kind: str, save_every: int, tmp_path: Path, n_rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For every n in CI; for some when time is short."""
-    monkeypatch.setattr(people, "SAVED_EVERY", saved_every)
+    monkeypatch.setattr(recommend, "SAVE_EVERY", save_every)
     stride = STRIDES[kind] if n_rounds <= FEW_ROUNDS else 1
     catalog, whole = make_catalog(n_items=40), Countdown()
     with opened(kind, tmp_path / "whole.db", catalog, whole) as life:
@@ -201,43 +204,38 @@ def test_the_nth_call_fails_for_every_n(
     for number in range(1, whole.calls + 1, stride):
         with opened(kind, tmp_path / f"{number}.db", catalog, Countdown(number)) as life:
             recommender = life.recommender
-            life.live(lambda recommender=recommender: check(recommender, catalog))  # type: ignore[misc]
+            life.live(lambda recommender=recommender: check(recommender))  # type: ignore[misc]
             assert life.failures == 1
-            check(recommender, catalog)
+            check(recommender)
             assert meaning(recommender) == expected
-            for ours, theirs in zip(beliefs(recommender), beliefs_expected, strict=True):
-                assert states.difference(ours, theirs) <= 1e-9
+            for state, state_expected in zip(beliefs(recommender), beliefs_expected, strict=True):
+                assert state_codec.difference(state, state_expected) <= 1e-9
 
 
-def test_a_memory_of_people_that_ignores_stamps_is_caught(tmp_path: Path) -> None:
-    """The control: whoever was put at hand by a work that failed is served as if it had not."""
-
-    def get(self: PeopleAtHand, row: UserRecord) -> Person | None:
-        return self.people.get(row.user)
-
-    catalog, n_caught = make_catalog(n_items=40), 0
-    with patch.object(people.PeopleAtHand, "get", get):
-        for number in range(1, 30):
-            with opened("memory", tmp_path, catalog, Countdown(number)) as life:
-                try:
-                    life.live(lambda life=life: check(life.recommender, catalog))  # type: ignore[misc]
-                except (AssertionError, StopIteration):
-                    n_caught += 1
-    assert n_caught > 0
+def test_profiles_whose_version_does_not_change_are_caught(tmp_path: Path) -> None:
+    """The control: what a failed job has cached looks up to date."""
+    assert n_caught(tmp_path) == 0
+    with patch.object(secrets, "token_hex", lambda n_bytes: "00" * n_bytes):
+        assert n_caught(tmp_path) > 0
 
 
 def test_a_store_that_does_not_undo_is_caught(tmp_path: Path) -> None:
-    """The control: what a failed work had written already stays."""
+    """The control: what a failed job had written already stays."""
 
     def put(self: MemoryTables, table: dict[Any, Any], key: Any, row: Any) -> None:  # noqa: ARG001
         table.update({key: row}) if row is not None else table.pop(key)
 
-    catalog, n_caught = make_catalog(n_items=40), 0
     with patch.object(MemoryTables, "put", put):
-        for number in range(1, 20):
-            with opened("memory", tmp_path, catalog, Countdown(number)) as life:
-                try:
-                    life.live(lambda: None)
-                except AssertionError:
-                    n_caught += 1
-    assert n_caught > 0
+        assert n_caught(tmp_path) > 0
+
+
+def n_caught(path: Path) -> int:
+    """Fail at each of the first calls; return how often something is wrong afterwards."""
+    catalog, caught = make_catalog(n_items=40), 0
+    for number in range(1, 30):
+        with opened("memory", path, catalog, Countdown(number)) as life:
+            try:
+                life.live(lambda life=life: check(life.recommender))  # type: ignore[misc]
+            except AssertionError:
+                caught += 1
+    return caught

@@ -58,7 +58,7 @@ def test_every_belief_stays_positive_definite(policy: str, catalog: Catalog, n_u
 
 
 def test_a_belief_that_is_taken_down_in_single_precision_is_caught(catalog: Catalog) -> None:
-    """The control: covariance instead of precision, float32, a wide prior, what was learnt subtracted each time."""
+    """The control: covariance instead of precision, float32, a wide prior, what was learned subtracted each time."""
     draw = np.random.default_rng(0)
     covariance = 1e3 * np.eye(catalog.dim, dtype=np.float32)
     vectors, noise = catalog.vectors, np.float32(1e-6)

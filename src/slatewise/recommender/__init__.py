@@ -20,6 +20,7 @@ from slatewise.recommender.recommend import (
     Serving,
     SlateRequest,
     check_id,
+    draft_and_record,
     draft_slate,
     record_slate,
 )
@@ -38,7 +39,7 @@ from slatewise.recommender.types import (
 )
 from slatewise.store import Store, StoreDamagedError, open_store
 from slatewise.store.export import export_user
-from slatewise.store.protocol import CLOSED, ItemId, StoreUnavailableError, Transaction, UserRecord
+from slatewise.store.protocol import CLOSED, ItemId, Transaction, UserRecord
 
 __all__ = [
     "ConflictError",
@@ -87,8 +88,8 @@ class Recommender:
     3
     """
 
-    max_attempts = 100
-    """How often a slate is drafted again because the user changed while it was chosen."""
+    max_drafts = 5
+    """How many drafts of a slate may go stale before it is chosen while other writers of the user wait."""
 
     def __init__(
         self,
@@ -178,11 +179,11 @@ class Recommender:
         [1]
         """
         request = _request(user, k, diversity, candidates, exclude, categories, policy, replaces)
-        for _ in range(self.max_attempts):
+        for _ in range(self.max_drafts):
             slate = self.record(self.draft(request)).result()
             if slate is not None:
                 return slate
-        raise StoreUnavailableError("this user changes too often to be served now; try again later")
+        return self.draft_and_record(request).result()
 
     def preview(
         self,
@@ -234,6 +235,13 @@ class Recommender:
         Its result is None if the catalog or anything about the user changed since it was chosen: then draft again.
         """
         return self.store.write(lambda transaction: record_slate(self._serving, transaction, draft))
+
+    def draft_and_record(self, request: SlateRequest) -> Future[Slate]:
+        """Queue a slate to be chosen and recorded in one transaction, for a user whose drafts keep going stale.
+
+        Other writers may have to wait while it is chosen, so try `draft` and `record` a few times first.
+        """
+        return self.store.write(lambda transaction: draft_and_record(self._serving, transaction, request))
 
     def feedback(
         self,

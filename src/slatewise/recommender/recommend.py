@@ -125,10 +125,10 @@ class Draft:
     variety: float
 
 
-def draft_slate(serving: Serving, request: SlateRequest) -> Draft:
-    """Choose a slate for a user as known now."""
+def draft_slate(serving: Serving, request: SlateRequest, transaction: Transaction | None = None) -> Draft:
+    """Choose a slate for a user as known now, read within a transaction if one is given."""
     served, policy = serving.served, serving.policy_for(request)
-    load = partial(_load, serving, request.user, policy)
+    load = partial(_load, serving, transaction, request.user, policy)
     known = serving.profiles.get(request.user)
     if known is None or known.policy is not policy:
         known = load()
@@ -156,7 +156,12 @@ def record_slate(serving: Serving, transaction: Transaction, draft: Draft) -> Sl
     if draft.served is not serving.served or version != draft.profile.version:
         serving.profiles.keep_only(user, version)
         return None
-    profile, now = draft.profile, serving.clock()
+    return _write(serving, transaction, draft)
+
+
+def _write(serving: Serving, transaction: Transaction, draft: Draft) -> Slate:
+    """Write a draft, and what it withdraws and closes, for a user who is locked and as the draft knows them."""
+    user, profile, now = draft.request.user, draft.profile, serving.clock()
     if draft.withdrawn is not None:
         transaction.update_slate(draft.withdrawn)
     for closed, n_clicks in draft.closed:
@@ -176,14 +181,22 @@ def record_slate(serving: Serving, transaction: Transaction, draft: Draft) -> Sl
     return Slate(slate.slate_id, slate.user, slate.number, slate.policy, slate.variety, draft.items)
 
 
-def _load(serving: Serving, user: str, policy: ServedPolicy, without: str | None = None) -> UserProfile:
+def draft_and_record(serving: Serving, transaction: Transaction, request: SlateRequest) -> Slate:
+    """Choose a slate and record it while no other writer can change the user."""
+    serving.profiles.keep_only(request.user, transaction.lock(request.user).version)
+    return _write(serving, transaction, draft_slate(serving, request, transaction))
+
+
+def _load(
+    serving: Serving, transaction: Transaction | None, user: str, policy: ServedPolicy, without: str | None = None
+) -> UserProfile:
     def job(transaction: Transaction) -> UserProfile:
         record = transaction.lock(user)
         if record == UserRecord(user):
             return UserProfile.of_new_user(user, policy)
         return load_profile(transaction, record, serving.served, policy, without=without)
 
-    profile = serving.store.read(job)
+    profile = serving.store.read(job) if transaction is None else job(transaction)
     if profile.saved == 0 and profile.covers > SAVE_EVERY:
         serving.profiles.count_rebuilt()
     return profile

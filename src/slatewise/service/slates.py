@@ -16,7 +16,6 @@ from slatewise.service.http import JsonResponse
 from slatewise.service.logs import record_of
 from slatewise.service.schemas import FeedbackBatch, FeedbackEvent, SlateBody
 from slatewise.service.state import ServiceState
-from slatewise.store.protocol import StoreUnavailableError
 
 
 async def create_slate(state: ServiceState, request: Request, body: SlateBody) -> Response:
@@ -38,14 +37,14 @@ async def create_slate(state: ServiceState, request: Request, body: SlateBody) -
 
 
 async def _recorded_slate(state: ServiceState, wanted: SlateRequest) -> Slate:
-    """Draft a slate in a worker thread, then record it; if the user changed in between, draft again."""
+    """Draft a slate in a worker thread, then record it; if the user changed in between, draft again, a few times."""
     recommender, loop = state.recommender, asyncio.get_running_loop()
-    for _ in range(recommender.max_attempts):
+    for _ in range(recommender.max_drafts):
         draft = await loop.run_in_executor(state.workers, recommender.draft, wanted)
         slate = await asyncio.wrap_future(recommender.record(draft))
         if slate is not None:
             return slate
-    raise StoreUnavailableError("this user changes too often to be served now; try again later")
+    return await asyncio.wrap_future(recommender.draft_and_record(wanted))
 
 
 def _feedback_kind(body: Any) -> str:
