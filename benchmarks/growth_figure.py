@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from benchmarks.simulation import ROUNDS
-from slatewise.report.drawing import INK, MARKERS, SERIES, Figure, draw_figure
+from slatewise.report.plotting import INK, MARKERS, SERIES, Figure, draw_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

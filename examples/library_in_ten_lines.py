@@ -1,4 +1,4 @@
-"""The library in ten lines: someone never seen before clicks biographies, and the slates come to hold more of them.
+"""The library in ten lines: a new user clicks biographies, and the slates come to contain more of them.
 
 pip install 'slatewise[train]', then: python examples/library_in_ten_lines.py
 """
@@ -7,8 +7,8 @@ from slatewise import Catalog
 from slatewise.data.synthetic import make_world
 from slatewise.recommender import Recommender
 
-catalog = Catalog.train(make_world().dataset)  # or of Dataset.from_files("likes.csv", "items.csv", positive="> 3")
-with Recommender(catalog) as recommender:  # store="sqlite:///slates.db" remembers people for good
+catalog = Catalog.train(make_world().dataset)  # or use Dataset.from_files("likes.csv", "items.csv", positive="> 3")
+with Recommender(catalog) as recommender:  # store="sqlite:///slates.db" remembers users
     for number in range(1, 5):
         slate = recommender.recommend("ann", k=10, diversity=0.2)
         biographies = [item.id for item in slate.items if "Biography" in item.categories]

@@ -1,4 +1,4 @@
-"""From your own CSV files to a running service: train, serve, ask for a slate over HTTP, click, ask again.
+"""From your own CSV files to a running service: train, serve, request a slate over HTTP, click, request another.
 
 pip install 'slatewise[train,serve]', then: python examples/own_csv_to_service.py
 """
@@ -17,40 +17,40 @@ SLATEWISE = [sys.executable, "-m", "slatewise"]
 
 
 def write_tables(folder: Path) -> None:
-    """Write what there is and who liked what; some people drink tea, some coffee, and nobody likes everything."""
+    """Write the items and who liked what; some customers drink tea, some coffee, and nobody likes everything."""
     items = [(f"tea-{name}", name, "Tea|Hot") for name in TEAS] + [
         (f"cof-{name}", name, "Coffee|Hot") for name in COFFEES
     ]
     likes = [
         (f"customer-{user}", item)
         for user in range(60)
-        for at, (item, *_) in enumerate(items)
-        if item.startswith("tea" if user % 2 else "cof") and (user + at) % 4
+        for number, (item, *_) in enumerate(items)
+        if item.startswith("tea" if user % 2 else "cof") and (user + number) % 4
     ]
     (folder / "items.csv").write_text("item_id,title,categories\n" + "".join(f"{','.join(item)}\n" for item in items))
     (folder / "likes.csv").write_text("user_id,item_id\n" + "".join(f"{','.join(like)}\n" for like in likes))
 
 
-def ask(address: str, path: str, body: dict) -> dict:
-    """Send JSON to the service and return its answer."""
+def post(address: str, path: str, body: dict) -> dict:
+    """Send JSON to the service and return its response."""
     request = Request(address + path, json.dumps(body).encode(), {"Content-Type": "application/json"})  # noqa: S310
-    with urlopen(request, timeout=30) as answer:  # noqa: S310
-        return json.load(answer)
+    with urlopen(request, timeout=30) as response:  # noqa: S310
+        return json.load(response)
 
 
 def visit(address: str) -> None:
-    """Be a customer: look, click every coffee, look again."""
-    wish = {"user": "ann", "k": 4, "diversity": 0.1}
-    first = ask(address, "/v1/slates", wish)
+    """Act as a customer: look, click every coffee, look again."""
+    request = {"user": "ann", "k": 4, "diversity": 0.1}
+    first = post(address, "/v1/slates", request)
     coffees = [item["id"] for item in first["items"] if "Coffee" in item["categories"]]
-    ask(address, "/v1/feedback", {"slate_id": first["slate_id"], "clicked": coffees})
-    second = ask(address, "/v1/slates", wish)
+    post(address, "/v1/feedback", {"slate_id": first["slate_id"], "clicked": coffees})
+    second = post(address, "/v1/slates", request)
     for name, slate in (("first slate", first), ("after clicks on coffee", second)):
         print(f"{name}:", ", ".join(f"{item['title']} ({item['probability']:.0%})" for item in slate["items"]))
 
 
 def main(folder: Path) -> None:
-    """Train a catalogue, start the service on a free port, visit it, and stop it."""
+    """Train a catalog, start the service on a free port, visit it, and stop it."""
     write_tables(folder)
     tables = ["--interactions", str(folder / "likes.csv"), "--items", str(folder / "items.csv")]
     subprocess.run([*SLATEWISE, "train", *tables, "--dim", "4", "--out", str(folder / "shop")], check=True)  # noqa: S603

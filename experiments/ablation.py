@@ -14,7 +14,6 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 
-from slatewise import slates as rules
 from slatewise.catalog import Catalog, taste
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import Dataset
@@ -26,7 +25,8 @@ from slatewise.lab.simulate import Session, simulate
 from slatewise.lab.tuning import VALIDATION_SHARE
 from slatewise.policies.calibrated import Calibrated
 from slatewise.policies.protocol import Booleans, Floats, Policy
-from slatewise.report.parts import csv_text, markdown_table
+from slatewise.report.document import csv_text, markdown_table
+from slatewise.slates import Available, Choice, dpp_greedy
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,20 +57,16 @@ class Volume(Calibrated):
     alpha: float = 1.0
 
     @cached_property
-    def kernel_vectors(self) -> rules.ItemVectors:
-        """Unit taste vectors beside unit category vectors."""
-        sets = self.catalog.categories.astype(np.float64)
-        parts = (_unit(self.vectors), self.beta * _unit(sets))
-        return rules.ItemVectors.of(np.hstack(parts))
+    def kernel_vectors(self) -> Floats:
+        """Unit taste vectors next to unit category vectors."""
+        vectors, sets = (table.astype(np.float64) for table in (self.catalog.taste_vectors, self.catalog.categories))
+        return np.hstack((_unit(vectors), self.beta * _unit(sets)))
 
-    def _choose(self, scores: Floats, available: Booleans, k: int, is_first: Booleans) -> rules.Choice:
+    def _choose(self, theta: Floats, available: Booleans | Available, k: int, is_first: Booleans) -> Choice:
+        probability = theta @ self.catalog.taste_vectors.astype(np.float64).T + self.rates
         alpha = np.where(is_first, 100.0, self.alpha)[:, None]
-        quality = 2.0 * alpha * np.log(np.clip(scores, 1e-6, 1.0))
-        return rules.dpp_greedy(quality, self.kernel_vectors, available, k)
-
-    def _choose_alone(self, theta: Floats, available: rules.Available, k: int, is_first: bool) -> rules.Choice:
-        scores = self._scores(theta[None])
-        return self._choose(scores, available.table(), k, np.array([is_first]))
+        quality = 2.0 * alpha * np.log(np.clip(probability, 1e-6, 1.0))
+        return dpp_greedy(quality, self.kernel_vectors, available, k)
 
 
 def _unit(vectors: Floats) -> Floats:

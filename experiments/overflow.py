@@ -15,8 +15,8 @@ from slatewise.data.sources import load
 from slatewise.lab.simulate import simulate
 from slatewise.policies import Available, Slates, State
 from slatewise.policies.dc2b import Dc2b
-from slatewise.policies.protocol import for_all
 from slatewise.randomness import Streams
+from slatewise.slates import as_table
 
 
 def printed_greedy(
@@ -49,10 +49,12 @@ class PrintedDc2b(Dc2b):
         mean = np.linalg.solve(precision, shift[:, :, None])[:, :, 0]
         root = np.linalg.cholesky(precision).swapaxes(1, 2)
         theta = mean + np.linalg.solve(root, random.normal(self.catalog.dim)[:, :, None])[:, :, 0]
+        vectors = self.catalog.vectors.astype(np.float64) * self.vector_length
+        allowed = as_table(available, len(theta), self.catalog.n_items)
         with np.errstate(all="ignore"):
             chosen = [
-                printed_greedy(self.vectors @ one, self.vectors, allowed, k, self.alpha)
-                for one, allowed in zip(theta, for_all(available, len(theta)), strict=True)
+                printed_greedy(vectors @ sampled, vectors, row, k, self.alpha)
+                for sampled, row in zip(theta, allowed, strict=True)
             ]
         items = np.array(chosen, dtype=np.int64)
         return Slates(items, np.full(items.shape, 0.5), np.zeros(items.shape), np.zeros(items.shape))

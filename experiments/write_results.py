@@ -12,22 +12,22 @@ from pathlib import Path
 from slatewise.data.dataset import Dataset
 from slatewise.data.sources import load
 from slatewise.lab.experiment import load_results
-from slatewise.lab.reproduction import PAPER, TARGETS, Evidence, find_experiment, sections
+from slatewise.lab.reproduction import PAPER, TARGETS, ExperimentRun, find_experiment, sections
 from slatewise.report import Section, Table, machine, versions
-from slatewise.report.parts import csv_text, markdown_table
+from slatewise.report.document import csv_text, markdown_table
 
 HERE = Path(__file__).resolve().parent / "results"
 NAMES = ("ml-100k", "ml-1m", "anime-5k")
 SPLITS = 5
 
 
-def evidence(target: str, dataset: Dataset, folder: Path) -> dict[str, Evidence]:
+def load_runs(target: str, dataset: Dataset, folder: Path) -> dict[str, ExperimentRun]:
     """Load what a target needs from stored records."""
-    found = {}
+    loaded = {}
     for name in TARGETS[target]:
         experiment = find_experiment(name, SPLITS, 0)
-        found[name] = Evidence(experiment, load_results(folder / "records", experiment, dataset))
-    return found
+        loaded[name] = ExperimentRun(experiment, load_results(folder / "records", experiment, dataset))
+    return loaded
 
 
 def keep(section: Section, folder: Path) -> str:
@@ -49,7 +49,7 @@ def ablation(folder: Path, name: str) -> str:
     content = (folder / "ablation.csv").read_text(encoding="utf-8")
     (HERE / name / "ablation.csv").write_text(content, encoding="utf-8")
     header, *rows = list(csv.reader(content.splitlines()))
-    caption = f"Ablation on {name}, validation users, {SPLITS} splits: difference to the first row, paired over splits"
+    caption = f"Ablation on {name}, validation users, {SPLITS} splits: difference from the first row, paired"
     return markdown_table(Table("ablation", caption, tuple(header), tuple(tuple(row) for row in rows)))
 
 
@@ -63,7 +63,7 @@ def main(source: Path) -> None:
         for target in ("all", "beyond", "rounds"):
             if (name, target) == ("anime-5k", "rounds"):
                 continue
-            parts = sections(target, dataset, evidence(target, dataset, folder))
+            parts = sections(target, dataset, load_runs(target, dataset, folder))
             for key, part in zip(PAPER if target == "all" else [target], parts, strict=True):
                 facts[f"{name}:{key}"] = keep(part, HERE / name)
         facts[f"{name}:ablation"] = ablation(folder, name)

@@ -9,7 +9,7 @@ import psycopg
 import psycopg.sql
 
 from slatewise.store import Store
-from slatewise.store.protocol import FeedbackRecord, BeliefRecord, SlateRecord, Transaction, UserRecord
+from slatewise.store.protocol import BeliefRecord, FeedbackRecord, SlateRecord, Transaction, UserRecord
 from tests.postgres import Server
 
 NASTY = [

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from slatewise import belief
-from slatewise.belief import Beliefs, Feedback
+from slatewise.belief import Beliefs, Feedback, LinearModel
 from tests import naive
 
 Floats = NDArray[np.float64]
@@ -163,6 +163,45 @@ def test_added_evidence_is_a_sum_of_outer_products(seed: int, n_users: int, k: i
         precision, shift = naive.add_evidence(before, vectors[user], weights[user], pulls[user])
         np.testing.assert_allclose(learned.precision[user], precision, rtol=1e-11, atol=1e-9)
         np.testing.assert_allclose(learned.shift[user], shift, rtol=1e-11, atol=1e-11)
+
+
+@given(seed=SEEDS, n_users=st.integers(1, 3), k=st.integers(0, 8), dim=st.integers(1, 6))
+@settings(max_examples=40, deadline=None)
+def test_observations_are_the_evidence_of_a_linear_model(seed: int, n_users: int, k: int, dim: int) -> None:
+    """Each shown item adds t tᵀ / ψ and (y − μ) t / ψ, whoever else is in the batch; −1 adds nothing."""
+    rng = np.random.default_rng(seed)
+    vectors = awkward_vectors(rng, 1, 7, dim)[0].astype(np.float32)
+    model = LinearModel(vectors, rng.random(7), rng.uniform(0.1, 2.0, 7))
+    prior = belief.start(n_users, *random_prior(rng, dim))
+    shown, clicks = rng.integers(-1, 7, size=(n_users, k)), rng.random((n_users, k)) < 0.5
+    learned = belief.add_observations(prior, shown, clicks, model)
+    np.testing.assert_array_equal(learned.precision, np.swapaxes(learned.precision, 1, 2))
+    for user in range(n_users):
+        items, weights = shown[user], np.where(shown[user] >= 0, 1.0 / model.noise[shown[user]], 0.0)
+        pulls = weights * (clicks[user] - model.expected[items])
+        before = prior.precision[user], prior.shift[user]
+        precision, shift = naive.add_evidence(before, vectors[items].astype(np.float64), weights, pulls)
+        np.testing.assert_allclose(learned.precision[user], precision, rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(learned.shift[user], shift, rtol=1e-11, atol=1e-11)
+        one = belief.add_observations(prior.take([user]), shown[[user]], clicks[[user]], model)
+        np.testing.assert_array_equal(one.precision[0], learned.precision[user])
+        np.testing.assert_array_equal(one.shift[0], learned.shift[user])
+
+
+def test_observations_that_do_not_fit_are_refused() -> None:
+    """Compiled code reads whatever lies behind an array, so nothing beyond its end may be asked for."""
+    prior, table = belief.start(1, np.zeros(2), np.eye(2)), np.ones((3, 2), dtype=np.float32)
+    model, clicks = LinearModel(table, np.ones(3), np.ones(3)), np.ones((1, 2), dtype=bool)
+    with pytest.raises(IndexError, match="item 3 was shown; the model has 3 items"):
+        belief.add_observations(prior, np.array([[0, 3]]), clicks, model)
+    with pytest.raises(ValueError, match=r"items \(1, 3\) and clicks \(1, 2\) differ"):
+        belief.add_observations(prior, np.array([[0, 1, 2]]), clicks, model)
+    with pytest.raises(ValueError, match="vectors have 1 dimensions; give 2"):
+        belief.add_observations(prior, np.array([[0, 1]]), clicks, LinearModel(table[:, :1], np.ones(3), np.ones(3)))
+    with pytest.raises(ValueError, match=r"give \(n, dim\), \(n,\) and"):
+        LinearModel(table, np.ones(3), np.ones(2))
+    with pytest.raises(ValueError, match="precision"):
+        belief.add_observations(Beliefs(np.ones((1, 1, 1)), prior.shift), np.array([[0, 1]]), clicks, model)
 
 
 def test_beliefs_are_never_changed_in_place() -> None:
@@ -351,6 +390,8 @@ def test_errors_say_what_to_do() -> None:
     vectors = np.ones((1, 3, 2))
     with pytest.raises(ValueError, match="not positive definite: eigenvalue -1"):
         belief.start(1, np.zeros(2), np.diag([1.0, -1.0]))
+    with pytest.raises(ValueError, match=r"mean \(2,\) and covariance \(2, 3\) differ"):
+        belief.start(1, np.zeros(2), np.ones((2, 3)))
     with pytest.raises(ValueError, match="eigenvalue 0 in matrix 1"):
         belief.sample(Beliefs(np.stack([np.eye(2), np.zeros((2, 2))]), np.zeros((2, 2))), np.zeros((2, 2)))
     with pytest.raises(ValueError, match="temperature is -1"):
@@ -394,3 +435,7 @@ def test_a_spoiled_belief_is_refused_by_every_function(value: float) -> None:
             belief.sample(spoiled, np.zeros((2, 3)))
         with pytest.raises(ValueError, match="finite"):
             belief.logit_moments(spoiled, feedback.vectors)
+    with pytest.raises(ValueError, match="standard_normals hold a number"):
+        belief.sample(sound, in_shift)
+    with pytest.raises(ValueError, match="vectors hold a number"):
+        belief.logit_moments(sound, in_precision)

@@ -93,7 +93,7 @@ def test_the_front_shows_our_curve_the_rivals_and_the_paper() -> None:
     only = [frame.unique(["user"], keep="first", maintain_order=True) for frame in curve]
     users = pl.concat([people(0.5, 0.4, 0.3), *only])
     figure = pareto_figure(summary(per_split(users)), "ml-100k")
-    for word in ("ours, by the knob", "in the paper", "ease (tuned)"):
+    for word in ("ours, by diversity", "in the paper", "ease (tuned)"):
         assert word in figure.standalone_svg or word in str(figure)
 
 
@@ -139,6 +139,6 @@ def test_reproduce_beyond_from_end_to_end(tmp_path: Path) -> None:
     assert set(document["cells_won"]) == {"p@10", "p@30", "p@50", "diversity", "f"}
     assert document["rows"][0]["policy"] == "dc2b-calibrated"
     again = slatewise("reproduce", "beyond", *command, "--out", tmp_path / "out", "--json", "--workers", "1")
-    assert "not simulated again" in again.stderr
+    assert "nothing is simulated again" in again.stderr
     assert json.loads(again.stdout) == document
     assert {"beyond.csv", "cells.csv", "pareto.svg"} <= {path.name for path in (tmp_path / "out").iterdir()}

@@ -40,7 +40,7 @@ def own_data(tmp_path: Path) -> list[str | Path]:
     return ["--interactions", tmp_path / "likes.csv", "--items", tmp_path / "items.csv", "--positive", "> 3"]
 
 
-def test_own_tables_become_a_catalogue(own_data: list[str | Path], tmp_path: Path) -> None:
+def test_own_tables_become_a_catalog(own_data: list[str | Path], tmp_path: Path) -> None:
     done = slatewise("train", *own_data, "--epochs", "3", "--dim", "2", "--out", tmp_path / "shop")
     assert done.returncode == 0, done.stderr
     assert "4 items in 3 categories, 2 dimensions" in done.stdout
@@ -80,15 +80,15 @@ def test_describe_prints_table_1(name: str, real_data: Path) -> None:
 MISTAKES: dict[str, tuple[list[str], str]] = {
     "unknown data set": (["data", "describe", "netflix"], "there is no data set 'netflix'; choose one of ml-100k"),
     "no such file": (["train", "--interactions", "gone.csv", "--out", "x"], "gone.csv cannot be read: No such file"),
-    "no data at all": (["train", "--out", "x"], "give either --data NAME or --interactions FILE"),
+    "no data at all": (["train", "--out", "x"], "use either --data NAME or --interactions FILE"),
     "two kinds of data": (
         ["train", "--data", "ml-100k", "--interactions", "a.csv", "--out", "x"],
-        "give either --data NAME or --interactions FILE",
+        "use either --data NAME or --interactions FILE",
     ),
-    "not a catalogue": (["catalog", "show", "."], "contains no catalog"),
+    "not a catalog": (["catalog", "show", "."], "contains no catalog"),
     "share above one": (
         ["train", "--interactions", "{likes}", "--train-share", "2", "--out", "x"],
-        "2.0 is not a share",
+        "2.0 is not between 0 and 1",
     ),
     "unwritable": (["train", "--interactions", "{likes}", "--epochs", "1", "--out", "/proc/catalog"], "error: "),
 }

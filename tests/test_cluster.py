@@ -385,7 +385,7 @@ def test_the_command_writes_the_bytes_that_this_process_would_write(pair: Machin
     assert len(files) == 3
     again = slatewise(*command, "--cluster", "tcp://127.0.0.1:1")
     assert again.returncode == 0, again.stderr
-    assert "not simulated again" in again.stderr
+    assert "nothing is simulated again" in again.stderr
     rows = json.loads(done.stdout)["rows"]
     assert [row["policy"] for row in rows] == ["dc2b-calibrated", "anything"]
     assert f"| anything | {rows[1]['p@10']:.4f} |" in again.stdout

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slatewise.cli import visitor
+from slatewise.cli import demo_client
 from tests.test_cli import slatewise
 
 NOWHERE = {
@@ -48,7 +48,7 @@ def test_without_any_source_the_demo_says_so_and_works(
     assert done.returncode == 0, done.stderr
     assert "/nowhere/at/all (SLATEWISE_DATA) does not exist" in done.stderr
     assert "this demo uses a synthetic world" in done.stderr
-    assert re.search(r"^ok: a slate, a click on '.+', and another slate$", done.stdout, re.M)
+    assert re.search(r"^ok: got a slate, clicked '.+' and got another slate$", done.stdout, re.M)
     assert "Traceback" not in done.stderr
 
 
@@ -56,9 +56,9 @@ def test_a_port_that_is_taken_is_passed_over(
     first_start: tuple[Path, subprocess.CompletedProcess[str]], taken: int
 ) -> None:
     _, done = first_start
-    found = re.search(rf"port {taken} is taken, so the demo takes (\d+)", done.stderr)
+    found = re.search(rf"port {taken} is in use, so the demo uses (\d+)", done.stderr)
     assert found is not None
-    assert f"the page is at http://127.0.0.1:{found.group(1)} (Ctrl-C stops)" in done.stdout
+    assert f"the page is at http://127.0.0.1:{found.group(1)} (press Ctrl-C to stop)" in done.stdout
 
 
 @pytest.mark.slow
@@ -96,16 +96,16 @@ def test_the_check_fails_when_the_slate_stays_the_same(monkeypatch: pytest.Monke
 
     def answers(*given: object) -> None:
         script = iter(given)
-        monkeypatch.setattr(visitor, "_ask", lambda *_: next(script))
+        monkeypatch.setattr(demo_client, "_request", lambda *_: next(script))
 
     answers(b"page", slate, {}, other, {"clicks": 1})
-    assert visitor._check(0).startswith("ok")
+    assert demo_client._check(0).startswith("ok")
     answers(b"page", slate, {}, slate, {"clicks": 1})
-    with pytest.raises(ValueError, match="shows the same items again"):
-        visitor._check(0)
+    with pytest.raises(ValueError, match="repeats items"):
+        demo_client._check(0)
     answers(b"page", slate, {}, other, {"clicks": 0})
-    with pytest.raises(ValueError, match="one click was sent, the service counts 0"):
-        visitor._check(0)
+    with pytest.raises(ValueError, match="one click was sent, but the service counts 0"):
+        demo_client._check(0)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_the_check_fails_when_the_slate_stays_the_same(monkeypatch: pytest.Monke
 def test_a_browser_is_opened_only_where_there_is_a_desktop(
     monkeypatch: pytest.MonkeyPatch, platform: str, environment: dict[str, str], expected: bool
 ) -> None:
-    for name in visitor.DESKTOPS:
+    for name in demo_client.DESKTOP_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "platform", platform)
-    assert visitor.has_desktop() is expected
+    assert demo_client.has_desktop() is expected

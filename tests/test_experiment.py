@@ -139,7 +139,7 @@ def test_records_are_kept_and_found_again_only_for_the_same_experiment_and_data(
 
 
 def test_tuning_never_sees_a_test_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What tuning is handed, catalogue and people, must be the same when all test users change their minds."""
+    """What tuning is handed, catalog and people, must be the same when all test users change their minds."""
     seen: list[object] = []
     real = tune
 

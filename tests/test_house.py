@@ -43,7 +43,7 @@ def test_the_check_for_pickle_can_fail(bad: str) -> None:
 
 
 def test_the_core_needs_only_numpy_and_safetensors() -> None:
-    """A service that loads a catalogue must not need the trainer's libraries."""
+    """A service that loads a catalog must not need the trainer's libraries."""
     code = (
         "import sys, slatewise.catalog, slatewise.belief, slatewise.slates, slatewise.policies, slatewise.randomness\n"
         "third = {m.split('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)\n"

@@ -123,7 +123,7 @@ def test_the_last_point_of_the_course_is_the_precision_of_everything_shown(seed:
         (shown([True], 1).drop("item"), "no column 'item'"),
         (pl.concat([shown([True], 1), shown([True], 1, dataset="other")]), "data sets other, tiny"),
         (pl.concat([shown([True], 1), shown([False], 1)]), "two runs under one label"),
-        (shown([True] * 3, 3).with_columns(item=pl.lit(3)), "items 3 to 3, but the categories are of 3 items"),
+        (shown([True] * 3, 3).with_columns(item=pl.lit(3)), "items 3 to 3, but the categories are those of 3 items"),
     ],
 )
 def test_records_that_cannot_be_measured_are_refused(records: pl.DataFrame, message: str) -> None:

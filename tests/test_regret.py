@@ -224,13 +224,13 @@ def test_lemma_2_fails_for_tents() -> None:
 def test_settings_that_cannot_work_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="size is 3"):
         Cell(dim=2, size=3)
-    with pytest.raises(ValueError, match="withdraw 20 of 10 items"):
+    with pytest.raises(ValueError, match="withdraw 20 items, but there are 10"):
         Cell(items=10, rounds=10, withdraws=True)
     with pytest.raises(ValueError, match="no learner luck"):
         Settings(learners=("luck",))
     with pytest.raises(ValueError, match="rounds is 1"):
         regret_bound.regret_bound(Problem(2, 2, 1.0), 1)
-    with pytest.raises(ValueError, match="positive alpha"):
+    with pytest.raises(ValueError, match="alpha positive"):
         Problem(2, 2, 0.0)
 
 

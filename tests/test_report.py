@@ -33,11 +33,11 @@ from slatewise.report import (
     versions,
     write_report,
 )
-from slatewise.report.beside_figure import figures_beside
-from slatewise.report.drawing import INK
+from slatewise.report.comparison_figure import comparison_figures
+from slatewise.report.document import COUNT, csv_text
 from slatewise.report.figures import Point, figure_alpha, figure_size, scatter_precision_diversity
 from slatewise.report.html import page
-from slatewise.report.parts import COUNT, csv_text
+from slatewise.report.plotting import INK
 from tests.conftest import missing
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_density_of_table_1_follows_from_its_counts() -> None:
         assert row["interactions"] / row["users"] / row["items"] == pytest.approx(row["density"], abs=HALF_DIGIT)
 
 
-def test_a_sample_stands_beside_the_full_set_and_says_so() -> None:
+def test_a_sample_is_compared_with_the_full_set_and_says_so() -> None:
     assert paper.published("anime-5k", "dc2b") == paper.TABLE_2["anime"]["dc2b"]
     assert paper.published("ml-1m", "dc2b (tuned)") == paper.TABLE_2["ml-1m"]["dc2b"]
     assert paper.published("ml-1m", "popular") is None
@@ -168,7 +168,7 @@ def test_table_3_is_the_relative_improvement_and_tuned_goes_with_tuned() -> None
     assert found[0]["paper"] == paper.TABLE_3["ml-1m"]["mmr"]
     with pytest.raises(DataError, match="'dc2b', which was not run"):
         table3_rows(pl.DataFrame(columns).head(1), "ml-1m")
-    with pytest.raises(DataError, match="no results for data set 'anime'; there are: ml-1m"):
+    with pytest.raises(DataError, match="no results for the data set 'anime', only for ml-1m"):
         table2_json(pl.DataFrame(columns), "anime", 1)
 
 
@@ -249,7 +249,7 @@ def test_another_report_is_not_overwritten_silently(tmp_path: Path, made: Report
     target = write_report(tmp_path, made)
     write_report(tmp_path, made)
     for other in (replace(made, digest="cd"), replace(made, command="other --command")):
-        with pytest.raises(DataError, match="made by `slatewise reproduce all --data ml-1m`"):
+        with pytest.raises(DataError, match="written by `slatewise reproduce all --data ml-1m`"):
             write_report(tmp_path, other)
     write_report(tmp_path, replace(made, title="Another", digest="cd"), overwrite=True)
     assert "Another" in target.read_text(encoding="utf-8")
@@ -281,15 +281,15 @@ def test_figures_are_images_that_take_the_colours_of_the_page(name: str) -> None
     assert min(sizes) >= 9
 
 
-def test_our_values_stand_beside_the_papers_in_a_picture() -> None:
+def test_our_values_and_the_papers_share_a_figure() -> None:
     document = table2_json(results(records()), "ml-1m", 2)
-    precision, diversity = figures_beside(document)
+    precision, diversity = comparison_figures(document)
     [mmr, _, popular] = document["rows"]
     assert f"MMR: ours {mmr['p@50']:.3f}, the paper's {mmr['paper']['p@50']:.3f}" in precision.description
     assert "DC²B: ours" in diversity.description
     assert popular["paper"] is None
     assert "popular" not in precision.svg
-    assert figures_beside({**document, "rows": [popular]}) == ()
+    assert comparison_figures({**document, "rows": [popular]}) == ()
 
 
 LOOK = """() => {

@@ -122,7 +122,7 @@ def test_own_data_with_a_name_of_the_papers_is_not_taken_for_it(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     assert "942" not in done.stdout
     few = slatewise("reproduce", "rounds", "--interactions", path, "--out", tmp_path / "x", "--workers", "1")
-    assert "shows 200 to everyone" in few.stderr
+    assert "shows 200 to each user" in few.stderr
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("request_kind", "known"),
     [
-        ("slate", {"service/slates.py", "recommender/recommend.py", "policies/calibrated.py", "store/sqlite_writer.py"}),
+        (
+            "slate",
+            {"service/slates.py", "recommender/recommend.py", "policies/calibrated.py", "store/sqlite_writer.py"},
+        ),
         ("feedback", {"service/slates.py", "recommender/feedback.py", "store/sql.py", "store/rows.py"}),
     ],
 )

@@ -93,7 +93,11 @@ def test_slates_by_number_and_answers_by_arrival(store: Store) -> None:
 
 def test_a_slate_changes_status_and_time(store: Store) -> None:
     fill(store, ["u"])
-    changed = [slate("u", 0).with_status(CLOSED, 5.5), replace(slate("u", 1), status=WITHDRAWN, closed_at=7.0), slate("u", 2)]
+    changed = [
+        slate("u", 0).with_status(CLOSED, 5.5),
+        replace(slate("u", 1), status=WITHDRAWN, closed_at=7.0),
+        slate("u", 2),
+    ]
     for row in changed[:2]:
         do(store, methodcaller("update_slate", row))
     assert everything(store, "u")[1] == changed

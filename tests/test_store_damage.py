@@ -10,8 +10,8 @@ import pytest
 
 from slatewise.store import Store, StoreDamagedError, StoreError, open_store, rows
 from slatewise.store.protocol import BeliefRecord, Transaction, UserRecord
-from slatewise.store.sqlite import SqliteStore
 from slatewise.store.sql import SqlTransaction
+from slatewise.store.sqlite import SqliteStore
 from tests.store_rows import answer, belief, do, fill, one_more, slate, user_row
 
 USERS = [f"person {number:02}" for number in range(6)]
@@ -79,7 +79,12 @@ def said(store: Store, ask: Callable[[Transaction], Any], truth: Any) -> Any:
     except StoreError:
         return truth
     user = getattr(truth, "user", "")
-    admissions = (None, UserRecord(user, n_slates=3, damaged=True), BeliefRecord(user, damaged=True), BeliefRecord(user))
+    admissions = (
+        None,
+        UserRecord(user, n_slates=3, damaged=True),
+        BeliefRecord(user, damaged=True),
+        BeliefRecord(user),
+    )
     return truth if found in admissions else found
 
 
@@ -199,7 +204,10 @@ def test_a_belief_that_is_not_even_text_is_admitted(store: Store, column: str) -
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_a_user_whose_row_is_not_even_text_is_admitted(store: Store) -> None:
     statement(store, "UPDATE users SET stamp = CAST(x'80ff' AS TEXT) WHERE user_id = 'u'")
-    assert store.read(lambda t: (t.lock("u"), t.belief("u"))) == (UserRecord("u", n_slates=3, damaged=True), belief("u"))
+    assert store.read(lambda t: (t.lock("u"), t.belief("u"))) == (
+        UserRecord("u", n_slates=3, damaged=True),
+        belief("u"),
+    )
 
 
 def test_a_lost_user_is_admitted(store: Store) -> None:

@@ -61,7 +61,7 @@ def test_linearized_taste_is_the_slope_of_the_logistic_function() -> None:
     np.testing.assert_allclose((taste**2).sum(axis=1), spread, rtol=0.02)
 
 
-def test_catalogues_hold_taste_and_co_likes_only_when_asked(tmp_path: Path) -> None:
+def test_catalogs_hold_taste_and_co_likes_only_when_asked(tmp_path: Path) -> None:
     catalog = Catalog.from_vectors(range(60), np.random.default_rng(2).normal(size=(60, 4)), interactions=DATASET)
     assert catalog.co_likes is None
     counted = catalog.with_co_likes(DATASET)

@@ -1,4 +1,4 @@
-"""`python -m tests.support.request_path DIRECTORY`: which of our files take part in one slate and in one feedback event.
+"""`python -m tests.support.request_path DIRECTORY`: which files take part in one slate and one feedback event.
 
 Runs the real server on a SQLite store in this process, with a profile on every thread, and prints the files whose
 functions were called during one request, as JSON.
@@ -9,10 +9,11 @@ import os
 import sys
 import threading
 import time
-import urllib.request
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import httpx
 
 import slatewise
 from slatewise.recommender import Recommender
@@ -42,12 +43,10 @@ class Client:
     """Sends requests one by one."""
 
     def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as response:
-            return json.load(response)
+        return self.client.post(path, json=body).raise_for_status().json()
 
     def slate(self) -> Any:
         return self.post("/v1/slates", {"user": "ann"})

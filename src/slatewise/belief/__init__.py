@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from slatewise.belief import kernels
+from slatewise.belief import kernels, variational
+from slatewise.belief.feedback import Feedback as Feedback
+from slatewise.belief.feedback import LinearModel as LinearModel
 
 Floats = NDArray[np.float64]
 
@@ -34,46 +36,14 @@ class Beliefs:
         return Beliefs(self.precision[index], self.shift[index])
 
 
-@dataclass(frozen=True)
-class Feedback:
-    """What users answered: item vectors (n_users, k, dim) and, each (n_users, k), clicks, logit offsets, weights."""
-
-    vectors: Floats
-    clicks: Floats
-    offsets: Floats
-    weights: Floats
-
-    @classmethod
-    def of(
-        cls,
-        vectors: ArrayLike,
-        clicks: ArrayLike,
-        offsets: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
-    ) -> Feedback:
-        """Check and complete feedback: no offsets means 0, no weights means 1.
-
-        Clicks may be soft labels in [0, 1]; a weight of 0 says that there was no item, a fraction counts it in part.
-        """
-        table = np.asarray(vectors, dtype=np.float64)
-        labels = np.asarray(clicks, dtype=np.float64)
-        offset = np.zeros_like(labels) if offsets is None else np.asarray(offsets, dtype=np.float64)
-        weight = np.ones_like(labels) if weights is None else np.asarray(weights, dtype=np.float64)
-        _check_feedback(table, clicks=labels, offsets=offset, weights=weight)
-        return cls(table, labels, offset, weight)
-
-    def take(self, users: ArrayLike) -> Feedback:
-        """Return the feedback of some of the users."""
-        index = np.asarray(users)
-        return Feedback(self.vectors[index], self.clicks[index], self.offsets[index], self.weights[index])
-
-
 def start(n_users: int, mean: ArrayLike, covariance: ArrayLike) -> Beliefs:
     """Give every user the prior N(mean (dim,), covariance (dim, dim)); the paper's is N(0, λI)."""
-    spread = _contiguous(covariance)
+    center, spread = _contiguous(mean), _contiguous(covariance)
+    if center.ndim != 1 or spread.shape != (len(center), len(center)):
+        raise ValueError(f"mean {center.shape} and covariance {spread.shape} differ; give (dim,) and (dim, dim)")
     _check_positive_definite(spread, "prior covariance")
     precision = _symmetric(np.linalg.inv(spread).astype(np.float64, copy=False))
-    shift = np.linalg.solve(spread, np.asarray(mean, dtype=np.float64))
+    shift = np.linalg.solve(spread, center)
     return Beliefs(np.tile(precision, (n_users, 1, 1)), np.tile(shift, (n_users, 1)))
 
 
@@ -92,7 +62,8 @@ class Factored:
         if normals.shape != self.mean.shape:
             raise ValueError(f"standard_normals have shape {normals.shape}; give one row per user: {self.mean.shape}")
         drawn = np.empty(normals.shape)
-        kernels.draw(self.root, self.mean, normals, float(temperature), drawn)
+        if not kernels.draw(self.root, self.mean, normals, float(temperature), drawn):
+            raise ValueError("standard_normals hold a number that is not finite or too large; give standard normals")
         return drawn
 
     def covariance(self) -> Floats:
@@ -107,15 +78,15 @@ class Factored:
         if table.ndim != 3 or table.shape[2] != dim or table.shape[0] not in (1, n_users):
             raise ValueError(f"vectors have shape {table.shape}; give ({n_users} or 1, k, {dim})")
         average, variance = np.empty((n_users, table.shape[1])), np.empty((n_users, table.shape[1]))
-        kernels.logit_moments(self.root, self.mean, table, average, variance)
+        if not kernels.logit_moments(self.root, self.mean, table, average, variance):
+            raise ValueError("vectors hold a number that is not finite or too large; give finite vectors")
         return average + np.asarray(offsets, dtype=np.float64), variance
 
 
 def factor(beliefs: Beliefs) -> Factored:
     """Factor every precision once, for the mean, samples and moments that follow."""
     precision, shift = _contiguous(beliefs.precision), _contiguous(beliefs.shift)
-    if shift.ndim != 2 or precision.shape != (*shift.shape, shift.shape[1]):
-        raise ValueError(f"precision {precision.shape} and shift {shift.shape} differ; give (n, dim, dim) and (n, dim)")
+    _check_beliefs(precision, shift)
     root, average = np.empty(precision.shape), np.empty(shift.shape)
     failed = kernels.factor(precision, shift, root, average)
     if failed >= 0:
@@ -163,9 +134,26 @@ def add_evidence(beliefs: Beliefs, vectors: ArrayLike, weights: ArrayLike, pulls
     Vectors (n_users, k, dim), weights and pulls (n_users, k); an item of weight 0 changes nothing.
     """
     table, weight, pull = _contiguous(vectors), _contiguous(weights), _contiguous(pulls)
-    precision, shift = beliefs.precision.copy(), beliefs.shift.copy()
+    precision, shift = _copies(beliefs)
     _check_shapes(shift, table, weight, pull)
     kernels.add_evidence(precision, shift, table, weight, pull)
+    return Beliefs(precision, shift)
+
+
+def add_observations(
+    beliefs: Beliefs, shown: kernels.Integers, clicks: kernels.Booleans, model: LinearModel
+) -> Beliefs:
+    """Return the exact posterior after shown items (n_users, k), −1 for none, and their clicks (n_users, k)."""
+    precision, shift = _copies(beliefs)
+    if shown.ndim != 2 or shown.shape != clicks.shape or len(shown) != len(shift):
+        raise ValueError(f"items {shown.shape} and clicks {clicks.shape} differ; give ({len(shift)}, k) of both")
+    if shift.shape[1] != model.vectors.shape[1]:
+        raise ValueError(
+            f"vectors have {model.vectors.shape[1]} dimensions; give {shift.shape[1]}, as the beliefs have"
+        )
+    parts = model.vectors, model.expected, model.noise
+    if not kernels.add_observations(precision, shift, shown, clicks, parts):
+        raise IndexError(f"item {shown.max()} was shown; the model has {len(model.vectors)} items, numbered from 0")
     return Beliefs(precision, shift)
 
 
@@ -187,7 +175,7 @@ def update(
     _check_shapes(beliefs.shift, *answers)
     prior = factor(beliefs)
     weights, pulls = np.empty(labels.shape), np.empty(labels.shape)
-    kernels.variational_evidence(prior.root, prior.mean, answers, stopping, (weights, pulls))
+    variational.find_evidence(prior.root, prior.mean, answers, stopping, (weights, pulls))
     return add_evidence(beliefs, answers[0], weights, pulls)
 
 
@@ -195,7 +183,7 @@ def bound_curvature(contact: ArrayLike) -> Floats:
     """Return λ(ξ) = (σ(ξ) − ½) / 2ξ = tanh(ξ/2) / 4ξ of the Jaakkola-Jordan bound, by its series 1/8 − ξ²/96 near 0."""
     points = _contiguous(contact)
     result = np.empty(points.shape)
-    kernels.bound_curvatures(points.reshape(-1), result.reshape(-1))
+    variational.bound_curvatures(points.reshape(-1), result.reshape(-1))
     return result
 
 
@@ -206,8 +194,22 @@ def _contiguous(values: ArrayLike) -> Floats:
     return np.array(values, dtype=np.float64, order="C")
 
 
+def _copies(beliefs: Beliefs) -> tuple[Floats, Floats]:
+    """Return precision and shift for a kernel to write to."""
+    precision = np.array(beliefs.precision, dtype=np.float64, order="C")
+    shift = np.array(beliefs.shift, dtype=np.float64, order="C")
+    _check_beliefs(precision, shift)
+    return precision, shift
+
+
+def _check_beliefs(precision: Floats, shift: Floats) -> None:
+    """Refuse a precision and a shift that do not fit together: kernels trust what they are given."""
+    if shift.ndim != 2 or precision.shape != (*shift.shape, shift.shape[1]):
+        raise ValueError(f"precision {precision.shape} and shift {shift.shape} differ; give (n, dim, dim) and (n, dim)")
+
+
 def _check_shapes(shift: Floats, vectors: Floats, *per_item: Floats) -> None:
-    """Refuse arrays that do not fit together: kernels trust what they are given."""
+    """Refuse vectors, or numbers that come with them, that do not fit the beliefs."""
     if vectors.ndim != 3 or (vectors.shape[0], vectors.shape[2]) != shift.shape:
         raise ValueError(f"vectors have shape {vectors.shape}; give (n_users, k, dim) for beliefs {shift.shape}")
     for values in per_item:
@@ -230,18 +232,3 @@ def _check_positive_definite(matrix: Floats, what: str, number: int = 0) -> None
             f"the {what} is not positive definite: eigenvalue {np.linalg.eigvalsh(matrix)[0]:.3g} in matrix {number}; "
             "start from a covariance with positive eigenvalues, for example with a little added to its diagonal"
         )
-
-
-def _check_feedback(vectors: Floats, **per_item: Floats) -> None:
-    """Refuse feedback that would silently spoil a belief."""
-    if vectors.ndim != 3 or not np.isfinite(vectors).all():
-        raise ValueError(f"vectors have shape {vectors.shape}; give finite numbers shaped (n_users, k, dim)")
-    for name, values in per_item.items():
-        if values.shape != vectors.shape[:2]:
-            raise ValueError(f"{name} have shape {values.shape}; give one per shown item: {vectors.shape[:2]}")
-        if not np.isfinite(values).all():
-            raise ValueError(f"{name} hold a number that is not finite; give weight 0 where a slate has no item")
-    if ((per_item["clicks"] < 0.0) | (per_item["clicks"] > 1.0)).any():
-        raise ValueError(f"clicks reach from {per_item['clicks'].min()} to {per_item['clicks'].max()}; give 0 to 1")
-    if (per_item["weights"] < 0.0).any():
-        raise ValueError(f"the smallest weight is {per_item['weights'].min()}; give 0 or more")

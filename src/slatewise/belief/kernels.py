@@ -4,7 +4,7 @@ Every function writes its results into arrays that the caller provides; shapes a
 precision is its upper Cholesky factor R, Σ⁻¹ = RᵀR. Sums run in the same order for any number of users and items.
 """
 
-from math import inf, sqrt, tanh
+from math import inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from slatewise.compiled import compiled
 
 Floats = NDArray[np.float64]
-
-NEGLIGIBLE = 1e-12
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+Vectors = NDArray[np.float32]
 
 
 @compiled
@@ -22,47 +23,61 @@ def factor(precision: Floats, shift: Floats, root: Floats, mean: Floats) -> int:
     for user in range(len(shift)):
         if not cholesky(precision[user], root[user]):
             return user
-        mean[user] = shift[user]
+        for axis in range(shift.shape[1]):
+            mean[user, axis] = shift[user, axis]
         solve_lower(root[user], mean[user])
         solve_upper(root[user], mean[user])
-        if not np.isfinite(mean[user]).all():
-            return user
+        for axis in range(shift.shape[1]):
+            if not abs(mean[user, axis]) < inf:
+                return user
     return -1
 
 
 @compiled
-def draw(root: Floats, mean: Floats, normals: Floats, temperature: float, drawn: Floats) -> None:
-    """Write m + τR⁻¹z (n_users, dim)."""
+def draw(root: Floats, mean: Floats, normals: Floats, temperature: float, drawn: Floats) -> bool:
+    """Write m + τR⁻¹z (n_users, dim); return whether all of it is finite."""
+    is_finite = True
     for user in range(len(mean)):
-        drawn[user] = normals[user]
+        for axis in range(mean.shape[1]):
+            drawn[user, axis] = normals[user, axis]
         solve_upper(root[user], drawn[user])
         for axis in range(mean.shape[1]):
             drawn[user, axis] = mean[user, axis] + temperature * drawn[user, axis]
+            is_finite &= abs(drawn[user, axis]) < inf
+    return is_finite
 
 
 @compiled
 def covariance(root: Floats, result: Floats) -> None:
     """Write Σ = R⁻¹R⁻ᵀ (n_users, dim, dim), whose entries are products of the columns of R⁻ᵀ."""
+    dim = root.shape[1]
+    columns, rows = np.empty((dim, dim)), np.empty((dim, dim))
     for user in range(len(root)):
-        columns = np.eye(root.shape[1])
+        write_identity(columns)
         whiten(root[user], columns)
-        for row in range(len(columns)):
+        transpose(columns, rows)
+        for row in range(dim):
             for column in range(row + 1):
-                entry = 0.0
-                for axis in range(len(columns)):
-                    entry += columns[axis, row] * columns[axis, column]
-                result[user, row, column], result[user, column, row] = entry, entry
+                result[user, row, column] = product(rows[row], rows[column])
+                result[user, column, row] = result[user, row, column]
 
 
 @compiled
-def logit_moments(root: Floats, mean: Floats, vectors: Floats, average: Floats, variance: Floats) -> None:
-    """Write m·x and |R⁻ᵀx|² (n_users, k) of the users' own vectors (n_users, k, dim) or of shared ones (1, k, dim)."""
+def logit_moments(root: Floats, mean: Floats, vectors: Floats, average: Floats, variance: Floats) -> bool:
+    """Write m·x and |R⁻ᵀx|² (n_users, k) of the users' own vectors (n_users, k, dim) or of shared ones (1, k, dim).
+
+    Returns whether all of them are finite.
+    """
+    is_finite = True
     columns = np.empty((vectors.shape[2], vectors.shape[1]))
     for user in range(len(mean)):
-        columns[:] = vectors[user if len(vectors) > 1 else 0].T
+        transpose(vectors[user if len(vectors) > 1 else 0], columns)
         products(mean[user], columns, average[user])
         whiten(root[user], columns)
         squared_lengths(columns, variance[user])
+        for item in range(variance.shape[1]):
+            is_finite &= abs(average[user, item]) + variance[user, item] < inf
+    return is_finite
 
 
 @compiled
@@ -72,113 +87,31 @@ def add_evidence(precision: Floats, shift: Floats, vectors: Floats, weights: Flo
         for item in range(vectors.shape[1]):
             if weights[user, item] != 0.0:
                 add_item(precision[user], shift[user], vectors[user, item], weights[user, item], pulls[user, item])
-        for row in range(1, shift.shape[1]):
-            for column in range(row):
-                precision[user, row, column] = precision[user, column, row]
+        mirror(precision[user])
 
 
 @compiled
-def variational_evidence(
-    root: Floats, mean: Floats, feedback: tuple[Floats, ...], stopping: tuple[int, float], evidence: tuple[Floats, ...]
-) -> None:
-    """Write the evidence, weights and pulls (n_users, k), that equations (7) and (8) add once (9) has converged.
+def add_observations(
+    precision: Floats, shift: Floats, shown: Integers, clicks: Booleans, model: tuple[Vectors, Floats, Floats]
+) -> bool:
+    """Add the evidence of shown items (n_users, k), −1 for none; return whether the model has all of them.
 
-    Feedback is vectors, labels, offsets and weights; stopping is the largest number of evaluations of (7) and (8) and
-    the tolerance of (9).
+    The model is vectors (n_items, dim), expected values and noise variances (n_items,).
     """
-    vectors, labels, offsets, weights = feedback
-    strengths, pulls = evidence
-    for user in range(len(mean)):
-        items = np.flatnonzero(weights[user] > 0.0)
-        offset, label, weight = offsets[user][items], labels[user][items], weights[user][items]
-        columns, logits = np.ascontiguousarray(vectors[user][items].T), np.empty(len(items))
-        products(mean[user], columns, logits)
-        logits += offset
-        whiten(root[user], columns)
-        curvature = converged_curvature(coordinates(columns), logits, label, weight, stopping)
-        strengths[user], pulls[user] = 0.0, 0.0
-        for place in range(len(items)):
-            strengths[user, items[place]] = weight[place] * curvature[place]
-            pulls[user, items[place]] = weight[place] * (label[place] - curvature[place] * offset[place])
-
-
-@compiled
-def converged_curvature(
-    vectors: Floats, logits: Floats, labels: Floats, weights: Floats, stopping: tuple[int, float]
-) -> Floats:
-    """Iterate equations (7) to (9) for vectors (k, dim) from the prior N(0, I), with the logits as offsets.
-
-    Returns 2λ(ξ) of every item.
-    """
-    n_items, dim = vectors.shape
-    precision, root, shift = np.empty((dim, dim)), np.eye(dim), np.zeros(dim)
-    columns, average, variance = np.empty((dim, n_items)), np.empty(n_items), np.empty(n_items)
-    contact, curvature = np.full(n_items, inf), np.empty(n_items)
-    for evaluation in range(stopping[0]):
-        columns[:] = vectors.T
-        whiten(root, columns)
-        products(shift, columns, average)
-        squared_lengths(columns, variance)
-        if not move_contact(contact, curvature, logits + average, variance, stopping[1]):
-            break
-        if evaluation + 1 == stopping[0]:
-            break
-        precision[:], shift[:] = np.eye(dim), 0.0
-        for item in range(n_items):
-            pull = weights[item] * (labels[item] - curvature[item] * logits[item])
-            add_item(precision, shift, vectors[item], weights[item] * curvature[item], pull)
-        cholesky(precision, root)
-        solve_lower(root, shift)
-    return curvature
-
-
-@compiled
-def move_contact(contact: Floats, curvature: Floats, average: Floats, variance: Floats, tolerance: float) -> bool:
-    """Write ξ of equation (9) and 2λ(ξ); return whether any ξ has moved."""
-    has_moved = False
-    for item in range(len(contact)):
-        fresh = sqrt(variance[item] + average[item] ** 2)
-        has_moved |= abs(fresh - contact[item]) > tolerance * (1.0 + fresh)
-        contact[item], curvature[item] = fresh, 2.0 * bound_curvature(fresh)
-    return has_moved
-
-
-@compiled
-def coordinates(columns: Floats) -> Floats:
-    """Return coordinates (k, rank) of columns (dim, k) in an orthonormal basis of their span, by Gram and Schmidt.
-
-    Products of vectors are products of their coordinates, so that k items need no more than k dimensions.
-    """
-    residuals = np.ascontiguousarray(columns.T)
-    n_items, dim = residuals.shape
-    basis, result, rank = np.empty((min(n_items, dim), dim)), np.zeros((n_items, min(n_items, dim))), 0
-    for item in range(n_items):
-        residual, smallest = residuals[item], NEGLIGIBLE * sqrt(np.square(residuals[item]).sum())
-        for axis in range(rank):
-            direction, along = basis[axis], 0.0
-            for number in range(dim):
-                along += direction[number] * residual[number]
-            for number in range(dim):
-                residual[number] -= along * direction[number]
-            result[item, axis] = along
-        length = sqrt(np.square(residual).sum())
-        if rank < len(basis) and length > smallest:
-            basis[rank], result[item, rank] = residual / length, length
-            rank += 1
-    return np.ascontiguousarray(result[:, :rank])
-
-
-@compiled
-def bound_curvature(contact: float) -> float:
-    """Return λ(ξ) = tanh(ξ/2) / 4ξ for ξ ≥ 0, by its series 1/8 − ξ²/96 near 0."""
-    return 0.125 - contact**2 / 96.0 if contact < 1e-3 else tanh(contact / 2.0) / (4.0 * contact)
-
-
-@compiled
-def bound_curvatures(contact: Floats, result: Floats) -> None:
-    """Write λ(ξ) of every number in a flat array."""
-    for number in range(len(contact)):
-        result[number] = bound_curvature(abs(contact[number]))
+    vectors, expected, noise = model
+    vector = np.empty(shift.shape[1])
+    for user in range(len(shift)):
+        for position in range(shown.shape[1]):
+            item = shown[user, position]
+            if item >= len(vectors):
+                return False
+            if item >= 0:
+                for axis in range(len(vector)):
+                    vector[axis] = vectors[item, axis]
+                surprise = 1.0 * clicks[user, position] - expected[item]
+                add_item(precision[user], shift[user], vector, 1.0 / noise[item], surprise / noise[item])
+        mirror(precision[user])
+    return True
 
 
 @compiled
@@ -192,11 +125,20 @@ def add_item(precision: Floats, shift: Floats, vector: Floats, weight: float, pu
 
 
 @compiled
+def mirror(matrix: Floats) -> None:
+    """Copy the upper triangle of a matrix to the lower one."""
+    for row in range(1, len(matrix)):
+        for column in range(row):
+            matrix[row, column] = matrix[column, row]
+
+
+@compiled
 def cholesky(matrix: Floats, root: Floats) -> bool:
     """Write the upper factor of a matrix, of which the upper triangle is read; return whether there is one."""
     for row in range(len(root)):
-        root[row, :row] = 0.0
         target, given = root[row, row:], matrix[row, row:]
+        for column in range(row):
+            root[row, column] = 0.0
         for column in range(len(target)):
             target[column] = given[column]
         for above in range(row):
@@ -247,7 +189,8 @@ def whiten(root: Floats, columns: Floats) -> None:
 @compiled
 def products(vector: Floats, columns: Floats, result: Floats) -> None:
     """Write the inner products (k,) of a vector with columns (dim, k)."""
-    result[:] = 0.0
+    for item in range(len(result)):
+        result[item] = 0.0
     for axis in range(len(vector)):
         row, entry = columns[axis], vector[axis]
         for item in range(len(result)):
@@ -257,8 +200,34 @@ def products(vector: Floats, columns: Floats, result: Floats) -> None:
 @compiled
 def squared_lengths(columns: Floats, result: Floats) -> None:
     """Write the squared lengths (k,) of columns (dim, k)."""
-    result[:] = 0.0
+    for item in range(len(result)):
+        result[item] = 0.0
     for axis in range(len(columns)):
         row = columns[axis]
         for item in range(len(result)):
             result[item] += row[item] * row[item]
+
+
+@compiled
+def product(left: Floats, right: Floats) -> float:
+    """Return the inner product of two vectors."""
+    total = 0.0
+    for axis in range(len(left)):
+        total += left[axis] * right[axis]
+    return total
+
+
+@compiled
+def transpose(rows: Floats, columns: Floats) -> None:
+    """Write rows (k, dim) as columns (dim, k)."""
+    for axis in range(len(columns)):
+        for item in range(len(rows)):
+            columns[axis, item] = rows[item, axis]
+
+
+@compiled
+def write_identity(matrix: Floats) -> None:
+    """Write the identity."""
+    for row in range(len(matrix)):
+        for column in range(len(matrix)):
+            matrix[row, column] = 1.0 if row == column else 0.0

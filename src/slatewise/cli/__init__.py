@@ -1,4 +1,4 @@
-"""The command line; its verbs are the stages of the flow."""
+"""The command line; its commands follow the stages of the flow."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from slatewise.cli import catalog, data, demo, keys, reproduce, run, serve, stor
 from slatewise.version import __version__
 
 app = typer.Typer(
-    help="Slates that learn: varied short lists of items, personalised click by click.",
+    help="Slates that learn: short, varied lists of items, personalized click by click.",
     epilog="Start with: slatewise data describe ml-100k",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -1,4 +1,4 @@
-"""`slatewise catalog`: look into a trained catalogue."""
+"""`slatewise catalog`: inspect a trained catalog."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,17 +12,17 @@ from slatewise.cli.console import print_json, stdout
 if TYPE_CHECKING:
     from slatewise.catalog import Catalog
 
-app = typer.Typer(help="Look into a trained catalogue.", no_args_is_help=True)
+app = typer.Typer(help="Inspect a trained catalog.", no_args_is_help=True)
 
 
 @app.command(epilog="Example: slatewise catalog show demo --find 'star wars'")
 def show(
-    directory: Annotated[Path, typer.Argument(help="Directory of the catalogue.", show_default=False)],
-    find: Annotated[str, typer.Option(help="Only items whose id or title holds this text.")] = "",
+    directory: Annotated[Path, typer.Argument(help="Directory of the catalog.", show_default=False)],
+    find: Annotated[str, typer.Option(help="Show only items whose id or title contains this text.")] = "",
     items: Annotated[int, typer.Option(min=0, help="How many items to show, most liked first.")] = 10,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Show where a catalogue came from, its size and its items, most liked first."""
+    """Show where a catalog came from, its size and its items, most liked first."""
     from slatewise.catalog import Catalog
 
     catalog = Catalog.load(directory)
@@ -41,9 +41,9 @@ def show(
 
 
 def show_catalog(catalog: "Catalog", find: str = "", n_shown: int = 10) -> None:
-    """Print a catalogue for people."""
+    """Print a catalog as a table."""
     about = catalog.about
-    source = about.get("data", {}).get("name", "vectors brought along")
+    source = about.get("data", {}).get("name", "given vectors")
     stdout.print(
         f"{catalog.n_items:,} items in {catalog.n_categories} categories, {catalog.dim} dimensions, from {source}",
         markup=False,
@@ -51,8 +51,8 @@ def show_catalog(catalog: "Catalog", find: str = "", n_shown: int = 10) -> None:
     table = Table("id", "title", "categories", "liked by")
     for item in _most_liked(catalog, find, n_shown):
         row = _row(catalog, item)
-        words = (str(row["id"]), str(row["title"]), ", ".join(catalog.categories_of(item)), f"{row['liked_by']:.1%}")
-        table.add_row(*map(Text, words))
+        cells = (str(row["id"]), str(row["title"]), ", ".join(catalog.categories_of(item)), f"{row['liked_by']:.1%}")
+        table.add_row(*map(Text, cells))
     stdout.print(table)
 
 

@@ -1,4 +1,4 @@
-"""What people see while they wait: messages and progress on stderr, results on stdout."""
+"""Console output: messages and progress on stderr, results on stdout."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,18 +21,18 @@ stdout = Console(highlight=False)
 
 
 def tell(message: str) -> None:
-    """Say one line about what is going on; it may hold any text, markup is not interpreted."""
+    """Print a one-line message on stderr; markup in it is not interpreted."""
     stderr.print(message, markup=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
-    """Print a result for programs: one JSON document on stdout."""
+    """Print a result as one JSON document on stdout."""
     print(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 @contextmanager
 def steps(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show a bar of counted steps; yields the function that counts one."""
+    """Show a progress bar of counted steps; yields the function that counts a step."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr) as progress:
         task = progress.add_task(what, total=total)
@@ -41,7 +41,7 @@ def steps(what: str, total: int) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def transfer(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a bar of bytes, only once bytes really flow; yields the function that takes (done, total)."""
+    """Show a progress bar of bytes once the first arrive; yields the function that takes (done, total)."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     progress = Progress(*columns, console=stderr)
     task = progress.add_task(what, total=None)

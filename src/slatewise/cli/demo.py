@@ -26,20 +26,19 @@ LOG = "service.log"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Directory for the catalogue and the visitors' slates.")] = Path("demo"),
-    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port; if it is taken, the next free one.")] = 8000,
-    browser: Annotated[bool, typer.Option(help="Open the page where there is a desktop.")] = True,
-    check: Annotated[bool, typer.Option("--check", help="Ask for a slate, click, ask again, and stop.")] = False,
+    out: Annotated[Path, typer.Option(help="Directory for the catalog and the visitors' slates.")] = Path("demo"),
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port; if it is in use, the next free one.")] = 8000,
+    browser: Annotated[bool, typer.Option(help="Open the page if there is a desktop.")] = True,
+    check: Annotated[bool, typer.Option("--check", help="Request a slate, click, request another, and stop.")] = False,
 ) -> None:
-    """Get ML-100K (or, where it cannot be had, a synthetic world), train, and serve a page that learns from clicks.
+    """Get ML-100K (or, if it is unavailable, a synthetic world), train, and serve a page that learns from clicks.
 
-    What was trained is used again the next time; what visitors clicked is kept beside it in slates.db, and what the
-    service logs in service.log.
+    The catalog is reused the next time; clicks are kept next to it in slates.db, and the service logs to service.log.
     """
     from slatewise.service.settings import BadSettingsError
     from slatewise.store import StoreError
 
-    _check_place(out)
+    _check_writable(out)
     _train(_data(), out)
     try:
         _serve(out, port, browser, check)
@@ -47,16 +46,16 @@ def demo(
         sys.exit(f"error: {error}")
 
 
-def _check_place(out: Path) -> None:
-    """Refuse a directory that cannot be written before anything is fetched."""
+def _check_writable(out: Path) -> None:
+    """Refuse a directory that is not writable before anything is fetched."""
     from slatewise.data.tables import DataError
 
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"{out} cannot be made: {error.strerror}; choose another directory with --out") from error
+        raise DataError(f"{out} cannot be created: {error.strerror}; choose another directory with --out") from error
     if not os.access(out, os.W_OK):
-        raise DataError(f"{out} cannot be written; choose another directory with --out")
+        raise DataError(f"{out} cannot be written to; choose another directory with --out")
 
 
 def _data() -> "Dataset":
@@ -68,49 +67,49 @@ def _data() -> "Dataset":
         with transfer("ml-100k") as progress:
             return load("ml-100k", report=tell, progress=progress)
     except DataError:
-        tell("ML-100K cannot be had here, so this demo uses a synthetic world: its titles and people are made up")
+        tell("ML-100K is unavailable, so this demo uses a synthetic world with made-up titles and users")
         return make_world().dataset
 
 
 def _train(dataset: "Dataset", out: Path) -> None:
-    """Train, unless the very same was trained before."""
+    """Train, unless the catalog is already there."""
     from slatewise.catalog import Catalog, CatalogError
     from slatewise.catalog.embeddings import BprSettings
 
     settings = BprSettings()
     wanted = (__version__, {"method": "bpr", **asdict(settings)}, dataset.digest)
     with suppress(CatalogError):
-        if _made_from(Catalog.load(out)) == wanted:
-            tell(f"the catalogue in {out} is up to date")
+        if _origin(Catalog.load(out)) == wanted:
+            tell(f"the catalog in {out} is up to date")
             return
     train_catalog(dataset, settings).save(out)
 
 
-def _made_from(catalog: "Catalog") -> tuple[object, ...]:
+def _origin(catalog: "Catalog") -> tuple[object, ...]:
     about = catalog.about
     return about.get("slatewise"), about.get("training"), about.get("data", {}).get("sha256")
 
 
 def _serve(out: Path, port: int, browser: bool, check: bool) -> None:
-    """Serve the page until Ctrl-C, or until the check is done; the service's log goes to a file."""
-    from slatewise.cli.visitor import Visitor
+    """Serve the page until Ctrl-C or the end of the check; the service logs to a file."""
+    from slatewise.cli.demo_client import DemoClient
     from slatewise.service.server import make_recommender
 
     settings = _settings(out, port)
     listener = _listen(settings)
     recommender = make_recommender(settings)
-    visitor = Visitor(listener.getsockname()[1], checks=check, browses=browser)
-    if visitor.port != port:
-        tell(f"port {port} is taken, so the demo takes {visitor.port}")
-    stdout.print(f"the page is at {visitor.address} (Ctrl-C stops)", markup=False, soft_wrap=True)
-    visitor.start()
+    client = DemoClient(listener.getsockname()[1], check=check, browse=browser)
+    if client.port != port:
+        tell(f"port {port} is in use, so the demo uses {client.port}")
+    stdout.print(f"the page is at {client.address} (press Ctrl-C to stop)", markup=False, soft_wrap=True)
+    client.start()
     try:
         _serve_with_log(settings, listener, recommender)
     except SystemExit:
         if not check:
             raise
-    if check and visitor.problem:
-        sys.exit(f"error: {visitor.problem}")
+    if check and client.problem:
+        sys.exit(f"error: {client.problem}")
 
 
 def _serve_with_log(settings: "Settings", listener: socket.socket, recommender: "Recommender") -> None:
@@ -121,7 +120,7 @@ def _serve_with_log(settings: "Settings", listener: socket.socket, recommender: 
 
 
 def _settings(out: Path, port: int) -> "Settings":
-    """Serve this machine only, and without keys."""
+    """Listen on this machine only, without keys."""
     from slatewise.service.settings import load_settings
 
     store, keys = f"sqlite:///{out / 'slates.db'}", out / "keys.json"
@@ -129,7 +128,7 @@ def _settings(out: Path, port: int) -> "Settings":
 
 
 def _listen(settings: "Settings") -> socket.socket:
-    """Open the port that was asked for, or the next free one."""
+    """Open the requested port, or the next free one."""
     from slatewise.service.server import listen
     from slatewise.service.settings import BadSettingsError
 

@@ -1,4 +1,4 @@
-"""`slatewise reproduce`, `report` and `tune`: the paper's tables and figures."""
+"""`slatewise reproduce` and `slatewise report`: the paper's tables and figures."""
 
 import os
 import shlex
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slatewise.cli.console import print_json, stdout, steps, tell
-from slatewise.cli.inputs import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
+from slatewise.cli.dataset_options import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import Dataset
     from slatewise.lab.experiment import Experiment, Results
-    from slatewise.lab.reproduction import Evidence
+    from slatewise.lab.reproduction import ExperimentRun
     from slatewise.report import Report, Section
 
 EXAMPLE = "Example: slatewise reproduce table2 --data ml-100k --splits 5 --out results/ml-100k"
@@ -31,9 +31,9 @@ Target = Annotated[
         show_default=False,
     ),
 ]
-Splits = Annotated[int, typer.Option(min=1, help="How many random divisions into training and test users.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**31, help="Seed of the first division; the others follow it.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: one per core.")]
+Splits = Annotated[int, typer.Option(min=1, help="Number of random splits into training and test users.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**31, help="Seed of the first split; the others count up from it.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Number of processes; one per core by default.")]
 Policies = Annotated[
     list[str] | None,
     typer.Option(
@@ -41,12 +41,12 @@ Policies = Annotated[
     ),
 ]
 Out = Annotated[Path | None, typer.Option(help="Directory for records, CSV, figures and report.html.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite another report in that directory.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite a different report in that directory.")]
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is wanted, and where it goes."""
+class ReportRequest:
+    """What to report, and where to write it."""
 
     target: str
     out: Path
@@ -56,8 +56,8 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where records are kept, and who makes them: so many processes (None: one per core), or a Dask cluster."""
+class RunOptions:
+    """Where records are kept, and what creates them: a number of processes (None: one per core), or a Dask cluster."""
 
     folder: Path
     workers: int | None = None
@@ -79,61 +79,61 @@ def reproduce(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Run a table or figure of the paper on a data set and set our numbers beside the published ones.
+    """Reproduce a table or figure of the paper on a data set and compare our numbers with the published ones.
 
     Writes the records of every shown item (Parquet), a CSV per table, PNG and SVG per figure, and report.html.
     """
-    from slatewise.lab.reproduction import TARGETS, Evidence, find_experiment
+    from slatewise.lab.reproduction import TARGETS, ExperimentRun, find_experiment
 
     _check(target, TARGETS, policy or [])
     if target == REGRET:
-        _regret(Request(target, out or Path("results") / REGRET, 1, seed, force), json)
+        _regret(ReportRequest(target, out or Path("results") / REGRET, 1, seed, force), json)
         return
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
-    request = Request(target, out or Path("results") / dataset.name, splits, seed, force)
-    _refuse_another(request, (repr(dataset), dataset.digest))
-    evidence = {}
+    request = ReportRequest(target, out or Path("results") / dataset.name, splits, seed, force)
+    _refuse_to_overwrite(request, (repr(dataset), dataset.digest))
+    runs = {}
     for name in TARGETS[target]:
         experiment = find_experiment(name, splits, seed, policy or ())
-        results = results_of(experiment, dataset, Place(request.out / "records", workers))
-        evidence[name] = Evidence(experiment, results)
-    _present(request, dataset, evidence, json)
+        results = run_or_load(experiment, dataset, RunOptions(request.out / "records", workers))
+        runs[name] = ExperimentRun(experiment, results)
+    _write_results(request, dataset, runs, json)
 
 
-def _regret(request: Request, json: bool) -> None:
-    """Run the regret laboratory, which makes its own worlds and needs no data."""
+def _regret(request: ReportRequest, json: bool) -> None:
+    """Run the regret experiments, which draw their own worlds and need no data."""
     from slatewise.lab.regret import Settings, as_json, n_steps, run, sections
 
     settings, data = Settings(seed=request.seed), ("worlds drawn from the seed", f"seed {request.seed}")
-    _refuse_another(request, data)
-    with steps(REGRET, n_steps(settings)) as one_step:
-        frame = run(settings, one_step)
+    _refuse_to_overwrite(request, data)
+    with steps(REGRET, n_steps(settings)) as count_step:
+        frame = run(settings, count_step)
     request.out.mkdir(parents=True, exist_ok=True)
     frame.write_parquet(request.out / "regret.parquet")
     _publish(request, _report(request, data, sections(frame)), as_json(frame) if json else None)
 
 
-def _refuse_another(request: Request, data: tuple[str, str]) -> None:
-    """Refuse to overwrite another report before any work is done, not after."""
-    from slatewise.report import refuse_another
+def _refuse_to_overwrite(request: ReportRequest, data: tuple[str, str]) -> None:
+    """Refuse to overwrite a different report before anything runs, not after."""
+    from slatewise.report import refuse_to_overwrite
 
     if not request.force:
-        refuse_another(request.out, _report(request, data, ()))
+        refuse_to_overwrite(request.out, _report(request, data, ()))
 
 
-def results_of(experiment: "Experiment", dataset: "Dataset", place: Place) -> "Results":
-    """Run an experiment, unless its very records are there already."""
+def run_or_load(experiment: "Experiment", dataset: "Dataset", options: RunOptions) -> "Results":
+    """Run an experiment, or load its records if they already exist."""
     from slatewise.data.tables import DataError
     from slatewise.lab.experiment import load_results, n_tasks, run, save_results
 
-    if not place.again:
+    if not options.again:
         with suppress(DataError):
-            results = load_results(place.folder, experiment, dataset)
-            tell(f"{experiment.name}: records of the same experiment found in {place.folder}, not simulated again")
+            results = load_results(options.folder, experiment, dataset)
+            tell(f"{experiment.name}: using the records in {options.folder}, so nothing is simulated again")
             return results
-    with steps(experiment.name, n_tasks(experiment, dataset)) as one_task:
-        results = run(experiment, dataset, place.workers or os.cpu_count() or 1, one_task, place.cluster)
-    save_results(results, place.folder, experiment, dataset)
+    with steps(experiment.name, n_tasks(experiment, dataset)) as count_task:
+        results = run(experiment, dataset, options.workers or os.cpu_count() or 1, count_task, options.cluster)
+    save_results(results, options.folder, experiment, dataset)
     return results
 
 
@@ -149,19 +149,19 @@ def report(
     policy: Policies = None,
     json: Json = False,
 ) -> None:
-    """Make metrics, tables and report again from stored records, without simulating anything."""
+    """Compute metrics, tables and report again from stored records, without simulating anything."""
     from slatewise.lab.experiment import load_results
-    from slatewise.lab.reproduction import TARGETS, Evidence, find_experiment
+    from slatewise.lab.reproduction import TARGETS, ExperimentRun, find_experiment
 
     _check(target, TARGETS, policy or [])
     if target == REGRET:
-        raise typer.BadParameter("regret has its own records; `slatewise reproduce regret` makes them in two minutes")
+        raise typer.BadParameter("regret keeps no records; `slatewise reproduce regret` runs it again in two minutes")
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
-    evidence = {}
+    runs = {}
     for name in TARGETS[target]:
         experiment = find_experiment(name, splits, seed, policy or ())
-        evidence[name] = Evidence(experiment, load_results(out / "records", experiment, dataset))
-    _present(Request(target, out, splits, seed, True), dataset, evidence, json)
+        runs[name] = ExperimentRun(experiment, load_results(out / "records", experiment, dataset))
+    _write_results(ReportRequest(target, out, splits, seed, True), dataset, runs, json)
 
 
 def _check(target: str, known: dict[str, tuple[str, ...]], policies: list[str]) -> None:
@@ -179,15 +179,15 @@ def _check(target: str, known: dict[str, tuple[str, ...]], policies: list[str]) 
             )
 
 
-def _present(request: Request, dataset: "Dataset", evidence: "dict[str, Evidence]", json: bool) -> None:
+def _write_results(request: ReportRequest, dataset: "Dataset", runs: "dict[str, ExperimentRun]", json: bool) -> None:
     """Write the report and print the result."""
     from slatewise.lab.reproduction import as_json, sections
 
-    made = _report(request, (repr(dataset), dataset.digest), sections(request.target, dataset, evidence))
-    _publish(request, made, as_json(request.target, dataset, evidence) if json else None)
+    document = _report(request, (repr(dataset), dataset.digest), sections(request.target, dataset, runs))
+    _publish(request, document, as_json(request.target, dataset, runs) if json else None)
 
 
-def _report(request: Request, data: tuple[str, str], sections: "tuple[Section, ...]") -> "Report":
+def _report(request: ReportRequest, data: tuple[str, str], sections: "tuple[Section, ...]") -> "Report":
     from slatewise.report import Report, machine, versions
 
     return Report(
@@ -202,15 +202,15 @@ def _report(request: Request, data: tuple[str, str], sections: "tuple[Section, .
     )
 
 
-def _publish(request: Request, made: "Report", document: dict[str, Any] | None) -> None:
-    """Write the report; print the document for programs, or the tables for people."""
+def _publish(request: ReportRequest, document: "Report", json: dict[str, Any] | None) -> None:
+    """Write the report; print the JSON document or the tables."""
     from slatewise.report import markdown_table, write_report
 
-    page = write_report(request.out, made, request.force)
-    if document is not None:
-        print_json(document)
+    page = write_report(request.out, document, request.force)
+    if json is not None:
+        print_json(json)
         return
-    for table in made.tables:
+    for table in document.tables:
         stdout.print(f"\n{markdown_table(table)}", markup=False, soft_wrap=True)
     tell(f"written to {page}")
 

@@ -1,4 +1,4 @@
-"""`slatewise run`: any experiment file, on this machine or on a cluster."""
+"""`slatewise run`: run an experiment file on this machine or on a cluster."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slatewise.cli.console import print_json, stdout, tell
-from slatewise.cli.inputs import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
-from slatewise.cli.reproduce import Place, Workers, results_of
+from slatewise.cli.dataset_options import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
+from slatewise.cli.reproduce import RunOptions, Workers, run_or_load
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import Dataset
@@ -19,31 +19,32 @@ EXAMPLE = "Example: slatewise run table2 --data ml-100k --cluster tcp://10.0.0.1
 
 def run(
     experiment: Annotated[
-        str, typer.Argument(help="A file (TOML), or the name of one that comes with slatewise.", show_default=False)
+        str,
+        typer.Argument(help="A TOML file, or the name of a built-in experiment.", show_default=False),
     ],
     data: Data = None,
     interactions: Interactions = None,
     items: Items = None,
     positive: Positive = None,
-    splits: Annotated[int | None, typer.Option(min=1, help="Instead of the file's own number of splits.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, max=2**31, help="Instead of the file's own seed.")] = None,
+    splits: Annotated[int | None, typer.Option(min=1, help="Number of splits, instead of the file's own.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**31, help="Seed, instead of the file's own.")] = None,
     workers: Workers = None,
-    cluster: Annotated[str | None, typer.Option(help="Address of the scheduler of a Dask cluster.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Directory; records go into its folder `records`.")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Run even if the very records are there.")] = False,
+    cluster: Annotated[str | None, typer.Option(help="Address of a Dask scheduler.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory; records go into its subfolder `records`.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Run even if the same records already exist.")] = False,
     json: Json = False,
 ) -> None:
-    """Run an experiment: in processes on this machine, or on a Dask cluster; the records are the same.
+    """Run an experiment in processes on this machine or on a Dask cluster; the records are the same.
 
-    Writes a record of every shown item and what tuning chose (Parquet); `reproduce` and `report` take them from there.
+    Writes a record of every shown item and the options that tuning chose (Parquet); `reproduce` and `report` use them.
     """
     if workers is not None and cluster is not None:
-        raise typer.BadParameter("give either --workers or --cluster")
+        raise typer.BadParameter("use either --workers or --cluster, not both")
     wanted = _load(experiment)
     wanted = replace(wanted, splits=splits or wanted.splits, seed=wanted.seed if seed is None else seed)
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
     folder = (out or Path("results") / dataset.name) / "records"
-    results = results_of(wanted, dataset, Place(folder, workers, cluster, again))
+    results = run_or_load(wanted, dataset, RunOptions(folder, workers, cluster, again))
     rows = _rows(wanted, dataset, results)
     if json:
         choices = results.choices.drop("dataset").to_dicts()
@@ -61,9 +62,7 @@ def _load(name: str) -> "Experiment":
     if not path.is_file():
         if name not in shipped():
             known = ", ".join(shipped())
-            raise typer.BadParameter(
-                f"there is no file {name!r}, and no experiment of that name; choose one of {known}"
-            )
+            raise typer.BadParameter(f"there is no file or experiment {name!r}; choose a TOML file or one of {known}")
         path = shipped()[name]
     try:
         return load_experiment(path)
@@ -72,7 +71,7 @@ def _load(name: str) -> "Experiment":
 
 
 def _rows(experiment: "Experiment", dataset: "Dataset", results: "Results") -> list[dict[str, Any]]:
-    """Return the metrics of every arm: means over splits, and their deviations."""
+    """Return the metrics of every arm: means over splits, and standard deviations."""
     from slatewise.lab.metrics import CUT_OFFS, per_split, per_user, summary
 
     reached = {arm.rounds * arm.k for arm in experiment.arms}

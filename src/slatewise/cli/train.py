@@ -1,4 +1,4 @@
-"""`slatewise train`: from interactions to a catalogue."""
+"""`slatewise train`: from interactions to a catalog."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,7 +7,7 @@ import typer
 
 from slatewise.cli.catalog import show_catalog
 from slatewise.cli.console import print_json, stdout, steps, tell
-from slatewise.cli.inputs import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
+from slatewise.cli.dataset_options import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
 
 if TYPE_CHECKING:
     from slatewise.catalog import Catalog
@@ -18,28 +18,24 @@ EXAMPLE = "Example: slatewise train --interactions likes.csv --items items.csv -
 
 
 def train(
-    out: Annotated[Path, typer.Option(help="Directory for the catalogue.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Directory for the catalog.", show_default=False)],
     data: Data = None,
     interactions: Interactions = None,
     items: Items = None,
     positive: Positive = None,
-    rated_items_only: Annotated[
-        bool, typer.Option("--rated-items-only", help="Leave out items that nobody liked.")
-    ] = False,
+    rated_items_only: Annotated[bool, typer.Option("--rated-items-only", help="Drop items that nobody liked.")] = False,
     dim: Annotated[int, typer.Option(min=1, max=1024, help="Dimensions of the item vectors.")] = 10,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the interactions.")] = 50,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**31, help="The same seed gives the same catalogue, bit by bit.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31, help="The same seed gives the same catalog, bit by bit.")] = 0,
     train_share: Annotated[float, typer.Option(help="Share of the users to train on, drawn by the seed.")] = 1.0,
     json: Json = False,
 ) -> None:
-    """Learn item vectors from who liked what (BPR-MF) and write a catalogue.
+    """Learn item vectors from who liked what (BPR-MF) and write a catalog.
 
-    Give either --data, or --interactions and perhaps --items.
+    Use either --data, or --interactions and optionally --items.
     """
     if not 0 < train_share <= 1:
-        raise typer.BadParameter(f"{train_share} is not a share between 0 and 1", param_hint="--train-share")
+        raise typer.BadParameter(f"{train_share} is not between 0 and 1", param_hint="--train-share")
     dataset = load_dataset(data, OwnTables(interactions, items, positive, not rated_items_only))
     if train_share < 1:
         dataset, _ = dataset.split(1 - train_share, seed)
@@ -47,7 +43,7 @@ def train(
 
 
 def _train_and_show(dataset: "Dataset", out: Path, settings: dict[str, Any], json: bool) -> None:
-    """Train, save, and print what came out."""
+    """Train, save and print the result."""
     from slatewise.catalog.embeddings import BprSettings
 
     catalog = train_catalog(dataset, BprSettings(**settings))
@@ -64,5 +60,5 @@ def train_catalog(dataset: "Dataset", settings: "BprSettings") -> "Catalog":
     from slatewise.catalog import Catalog
 
     tell(f"training on {dataset}")
-    with steps("training", settings.epochs) as one_epoch:
-        return Catalog.train(dataset, settings, one_epoch)
+    with steps("training", settings.epochs) as count_epoch:
+        return Catalog.train(dataset, settings, count_epoch)

@@ -1,4 +1,4 @@
-"""`slatewise tune`: hyper-parameters from validation users."""
+"""`slatewise tune`: choose hyperparameters on validation users."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 
 from slatewise.cli.console import print_json, stdout, steps, tell
-from slatewise.cli.inputs import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
+from slatewise.cli.dataset_options import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import Dataset
@@ -21,14 +21,12 @@ def tune(
     interactions: Interactions = None,
     items: Items = None,
     positive: Positive = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**31, help="Seed of the division into users and of the training.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31, help="Seed of the split and of the training.")] = 0,
     json: Json = False,
 ) -> None:
-    """Try every setting of a policy's grid on validation users and show them, best F first.
+    """Evaluate every combination in a policy's grid on validation users and list them, best F first.
 
-    The validation users are a fifth of the training users; the test users of this seed are never looked at.
+    The validation users are a fifth of the training users; the test users of this seed are never used.
     """
     from slatewise.lab.tuning import candidates
     from slatewise.policies import POLICIES
@@ -41,9 +39,9 @@ def tune(
         print_json([{**vars(candidate)} for candidate in results])
         return
     table = Table("options", "P@50", "diversity", "F")
-    for one in results:
-        words = ", ".join(f"{name}={value}" for name, value in one.options.items()) or "(none)"
-        table.add_row(words, f"{one.precision:.4f}", f"{one.diversity:.4f}", f"{one.f:.4f}")
+    for candidate in results:
+        options = ", ".join(f"{name}={value}" for name, value in candidate.options.items()) or "(none)"
+        table.add_row(options, f"{candidate.precision:.4f}", f"{candidate.diversity:.4f}", f"{candidate.f:.4f}")
     stdout.print(table)
 
 
@@ -54,10 +52,10 @@ def _evaluate(policy: str, dataset: "Dataset", seed: int, n_candidates: int) -> 
     from slatewise.lab.tuning import VALIDATION_SHARE, evaluate, train_catalog
 
     training, _ = dataset.split(TEST_SHARE, seed)
-    inner, validation = training.split(VALIDATION_SHARE, seed)
+    fitting, validation = training.split(VALIDATION_SHARE, seed)
     settings = BprSettings(seed=seed)
-    tell(f"training on {inner.n_users:,} users, validating on {validation.n_users:,}")
-    with steps("training", settings.epochs) as one_epoch:
-        catalog = train_catalog(inner, settings, [policy], one_epoch)
-    with steps(policy, n_candidates) as one_candidate:
-        return evaluate(policy, catalog, validation, Session(seed=seed), one_candidate)
+    tell(f"training on {fitting.n_users:,} users, validating on {validation.n_users:,}")
+    with steps("training", settings.epochs) as count_epoch:
+        catalog = train_catalog(fitting, settings, [policy], count_epoch)
+    with steps(policy, n_candidates) as count_candidate:
+        return evaluate(policy, catalog, validation, Session(seed=seed), count_candidate)

@@ -1,4 +1,4 @@
-"""What each part of a method brings: paired differences over splits, with a 95 % interval."""
+"""What each part of a method contributes: paired differences over splits, with 95 % intervals."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from slatewise.report.paper import METRICS
 
 
 def paired_differences(splits: pl.DataFrame, reference: str) -> list[dict[str, Any]]:
-    """Return, per policy and metric, the mean difference to the reference over splits and half its 95 % interval."""
+    """Return, per policy and metric, the mean difference from the reference over splits and half its 95 % interval."""
     from scipy import stats
 
     wide = {metric: splits.pivot(on="policy", index="split", values=metric) for metric in METRICS}
@@ -27,16 +27,16 @@ def paired_differences(splits: pl.DataFrame, reference: str) -> list[dict[str, A
 
 
 def ablation_table(document: dict[str, Any]) -> Table:
-    """Lay the differences out for people; the first row is the reference itself."""
-    rows = tuple((str(row["policy"]), *(_words(row[metric]) for metric in METRICS)) for row in document["rows"])
+    """Format the differences as a table; the first row is the reference itself."""
+    rows = tuple((str(row["policy"]), *(_format(row[metric]) for metric in METRICS)) for row in document["rows"])
     caption = (
-        f"{document['dataset']}, {document['splits']} splits, validation users: difference to the first row, "
+        f"{document['dataset']}, {document['splits']} splits, validation users: difference from the first row, "
         f"mean ± half of the 95 % interval (paired over splits)."
     )
     return Table("ablation", caption, ("variant", *METRICS), rows)
 
 
-def _words(value: dict[str, float | None]) -> str:
+def _format(value: dict[str, float | None]) -> str:
     if value["half"] is None:
         return f"{value['difference']:+.4f}"
     if not value["difference"] and not value["half"]:

@@ -1,4 +1,4 @@
-"""Does our policy win every cell, against the paper's best figures and against the best tuned rival of our own runs."""
+"""Which cells our policy wins against the paper's best results and the best tuned rival in our own runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from slatewise.report.paper import METRICS, TABLE_2, TUNED, column_of, policy_ti
 OURS = "dc2b-calibrated"
 CURVE = f"{OURS}, diversity "
 FLOOR = ("random",)
-"""Not a rival: random slates are the most varied of all and relevant to nobody."""
+"""Not rivals: random slates are the most diverse of all and relevant to nobody."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One metric of one data set: our mean, the best of the paper and the best rival of our own runs."""
+    """One metric on one data set: our mean, the paper's best and the best rival in our own runs."""
 
     metric: str
     ours: float
@@ -45,22 +45,22 @@ class Cell:
 
 
 def cells(summary: pl.DataFrame, users: pl.DataFrame, dataset: str) -> list[Cell]:
-    """Compare our policy, metric by metric, with whoever is best; significance is paired, person by person."""
-    people = _with_f(users)
+    """Compare our policy with the best rival, metric by metric; significance is paired, user by user."""
+    averaged = _with_f(users)
     means = {row["policy"]: row for row in summary.to_dicts()}
     rivals = [name for name in means if not name.startswith(OURS) and name not in FLOOR]
     column = column_of(dataset)
-    found = []
+    compared = []
     for metric in METRICS:
         rival = max(rivals, key=lambda name: float(means[name][metric]))
         paper = None if column is None else max(row[metric] for row in TABLE_2[column].values())
-        significance = paired_significance(_paired(people, metric, rival))
-        found.append(Cell(metric, means[OURS][metric], paper, rival, means[rival][metric], *significance))
-    return found
+        significance = paired_significance(_paired(averaged, metric, rival))
+        compared.append(Cell(metric, means[OURS][metric], paper, rival, means[rival][metric], *significance))
+    return compared
 
 
 def paired_significance(differences: NDArray[np.float64]) -> tuple[float, float]:
-    """Two-sided p-values of a paired t-test and of Wilcoxon's signed-rank test; 1 where nothing differs."""
+    """Two-sided p-values of a paired t-test and of Wilcoxon's signed-rank test; 1 if nothing differs."""
     from scipy import stats
 
     if not np.any(differences):
@@ -69,8 +69,8 @@ def paired_significance(differences: NDArray[np.float64]) -> tuple[float, float]
     return float(t), float(stats.wilcoxon(differences).pvalue)
 
 
-def cells_table(found: Sequence[Cell], dataset: str) -> Table:
-    """Lay the cells out for people."""
+def cells_table(compared: Sequence[Cell], dataset: str) -> Table:
+    """Format the comparison as a table."""
     rows = tuple(
         (
             cell.metric,
@@ -82,7 +82,7 @@ def cells_table(found: Sequence[Cell], dataset: str) -> Table:
             _verdict(cell.ours, cell.rival_value),
             f"{cell.p_t:.1e} / {cell.p_wilcoxon:.1e}",
         )
-        for cell in found
+        for cell in compared
     )
     columns = (
         "metric",
@@ -94,23 +94,23 @@ def cells_table(found: Sequence[Cell], dataset: str) -> Table:
         "beats rival",
         "p (t / Wilcoxon)",
     )
-    caption = f"Cells won on {dataset} by one setting; p-values are paired, person by person, against the best rival."
+    caption = f"Cells won on {dataset} by one setting; p-values are paired, user by user, against the best rival."
     return Table("cells", caption, columns, rows)
 
 
 def pareto_figure(summary: pl.DataFrame, dataset: str) -> Figure:
-    """Draw precision against diversity: our curve over the knob, the rivals' points and the paper's."""
+    """Plot precision against diversity: our curve over the diversity option, the rivals' points and the paper's."""
     ours, others, names = [], [], summary["policy"].to_list()
     for row in summary.sort("diversity").to_dicts():
         name = str(row["policy"])
         if name.startswith(CURVE):
-            ours.append(Point(name.removeprefix(CURVE), row["p@50"], row["diversity"], line="ours, by the knob"))
+            ours.append(Point(name.removeprefix(CURVE), row["p@50"], row["diversity"], line="ours, by diversity"))
         elif name not in (OURS, "random") and f"{name}{TUNED}" not in names and "(zero" not in name:
             others.append(Point(policy_title(name), row["p@50"], row["diversity"]))
     column = column_of(dataset)
     published = [] if column is None else list(TABLE_2[column].items())
     points = [Point(policy_title(name), row["p@50"], row["diversity"], is_published=True) for name, row in published]
-    caption = f"Precision against diversity on {dataset}: up and right is better; numbers are the knob's positions."
+    caption = f"Precision against diversity on {dataset}: up and right is better; numbers are values of `diversity`."
     return scatter_precision_diversity([*ours, *others, *points], "pareto", caption)
 
 
@@ -121,13 +121,13 @@ def _verdict(ours: float, other: float | None) -> str:
 
 
 def _with_f(users: pl.DataFrame) -> pl.DataFrame:
-    """Add each person's own F, and average people who are in the test users of several splits."""
+    """Add each user's own F, and average users who are test users in several splits."""
     total = pl.col("p@50") + pl.col("diversity")
     f = pl.when(total > 0).then(2 * pl.col("p@50") * pl.col("diversity") / total).otherwise(0.0)
     return users.with_columns(f=f).group_by("policy", "user", maintain_order=True).agg(pl.col(METRICS).mean())
 
 
-def _paired(people: pl.DataFrame, metric: str, rival: str) -> NDArray[np.float64]:
-    """Our value minus the rival's, person by person."""
-    both = people.filter(pl.col("policy").is_in([OURS, rival])).pivot(on="policy", index="user", values=metric)
+def _paired(users: pl.DataFrame, metric: str, rival: str) -> NDArray[np.float64]:
+    """Return our value minus the rival's, user by user."""
+    both = users.filter(pl.col("policy").is_in([OURS, rival])).pivot(on="policy", index="user", values=metric)
     return np.asarray((both[OURS] - both[rival]).to_numpy(), dtype=np.float64)

@@ -190,7 +190,8 @@ def _chunks(experiment: Experiment, dataset: Dataset, split: int) -> list[NDArra
     test = test[np.diff(dataset.user_starts)[test] >= experiment.min_positives]
     if not len(test):
         raise DataError(
-            f"no test user has the {experiment.min_positives} positives that {experiment.name} requires; lower min_positives"
+            f"no test user has the {experiment.min_positives} positives that {experiment.name} requires; "
+            f"lower min_positives"
         )
     size = users_at_once(dataset.n_items)
     return [test[start : start + size] for start in range(0, len(test), size)]

@@ -1,4 +1,4 @@
-"""From flat records of shown items to precision, diversity and F: per user, per split, over all splits.
+"""From flat records of shown items to precision, diversity and F: per user, per split and over all splits.
 
 A run is one policy on one split of one data set. Python loops over runs and over chunks of slates, never over users.
 """
@@ -23,9 +23,9 @@ Floats = NDArray[np.float64]
 def per_user(records: pl.DataFrame, categories: NDArray[np.bool_], cut_offs: Sequence[int] = CUT_OFFS) -> pl.DataFrame:
     """Return `dataset, split, policy, user`, a column `p@N` for every cut-off, and `diversity`.
 
-    `p@N` is the share clicked among the first N items shown: null for a user who was shown fewer, and without a
-    column when that is so for everybody. `diversity` is the mean over rounds of `slate_diversity`; slates of one item
-    are left out of it. `categories` is the indicator matrix of the data set (n_items, n_categories).
+    `p@N` is the share clicked among the first N items shown: null for a user who was shown fewer, and the column is
+    left out if everybody was. `diversity` is the mean over rounds of `slate_diversity`, without slates of one item.
+    `categories` is the indicator matrix of the data set (n_items, n_categories).
     """
     _check(records, categories)
     users = pl.concat([_users_of_run(run, categories, cut_offs) for run in _runs(records)])
@@ -48,7 +48,7 @@ def per_split(users: pl.DataFrame) -> pl.DataFrame:
 def summary(splits: pl.DataFrame) -> pl.DataFrame:
     """Return per data set and policy the number of `splits`, and every metric's mean (`f`) and deviation (`f sd`).
 
-    The standard deviation is that of a sample (n − 1); one split says nothing about it, so it is null there.
+    The standard deviation is that of a sample (n − 1); one split says nothing about it, so it is null then.
     """
     metrics = pl.exclude(*RUN)
     return splits.group_by("dataset", "policy", maintain_order=True).agg(
@@ -57,28 +57,28 @@ def summary(splits: pl.DataFrame) -> pl.DataFrame:
 
 
 def precision_by_interaction(records: pl.DataFrame) -> pl.DataFrame:
-    """Return the course of every run: `dataset, split, policy, interactions, shown, precision`.
+    """Return the learning curve of every run: `dataset, split, policy, interactions, shown, precision`.
 
-    One row per round: `interactions` slates were answered, `shown` items were shown to a user, and `precision` is the
+    One row per round: after `interactions` slates, `shown` items were shown to each user, and `precision` is the
     share clicked of all items shown so far.
     """
     require_columns(records, SHOWN, "records")
-    return pl.concat([_course(run) for run in _runs(records)])
+    return pl.concat([_learning_curve(run) for run in _runs(records)])
 
 
 def slate_diversity(slates: NDArray[np.integer[Any]], categories: NDArray[np.bool_]) -> Floats:
     """Return the mean over unordered pairs of 1 − Jaccard similarity of category sets: the paper's ILD (n_slates,).
 
-    `slates` holds item numbers (n_slates, size); −1 fills up short slates. Two items without any category have
-    similarity 0. A slate with fewer than two items has no pairs and gives NaN. The paper's sum over i ≠ j meets each
+    `slates` holds item numbers (n_slates, size); −1 pads short slates. Two items without any category have
+    similarity 0. A slate with fewer than two items has no pairs and yields NaN. The paper's sum over i ≠ j counts each
     pair twice; its published values are means over unordered pairs, as here.
     """
     width, n_categories = slates.shape[1], categories.shape[1]
-    nothing = np.zeros((1, n_categories), dtype=np.float32)
-    table = np.concatenate([categories.astype(np.float32), nothing])
+    no_categories = np.zeros((1, n_categories), dtype=np.float32)
+    table = np.concatenate([categories.astype(np.float32), no_categories])
     chunk = max(1, NUMBERS_PER_CHUNK // max(1, width * (n_categories + 3 * width)))
     starts = range(0, len(slates), chunk)
-    similar = np.concatenate([_similarity(table[slates[at : at + chunk]]) for at in starts] or [np.empty(0)])
+    similar = np.concatenate([_similarity(table[slates[start : start + chunk]]) for start in starts] or [np.empty(0)])
     sizes = (slates >= 0).sum(axis=1)
     return 1.0 - _ratio(similar, sizes * (sizes - 1))
 
@@ -91,7 +91,7 @@ def precision_columns(frame: pl.DataFrame) -> list[str]:
 
 
 def _similarity(features: NDArray[np.float32]) -> Floats:
-    """Sum Jaccard similarities over ordered pairs of different places; `features` is (n_slates, size, n_categories)."""
+    """Sum Jaccard similarities over ordered pairs of distinct items; `features` is (n_slates, size, n_categories)."""
     shared = features @ features.transpose(0, 2, 1)
     sizes = features.sum(axis=2)
     united = sizes[:, :, None] + sizes[:, None, :] - shared
@@ -101,7 +101,7 @@ def _similarity(features: NDArray[np.float32]) -> Floats:
 
 
 def _runs(records: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Cut out one run after the other, so that only one is held beside the records."""
+    """Extract one run after another, so that only one is in memory besides the records."""
     rows = records.lazy()
     differs = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in RUN)
     runs = rows.select(RUN).filter(differs).collect().unique(maintain_order=True)
@@ -109,7 +109,7 @@ def _runs(records: pl.DataFrame) -> Iterator[pl.DataFrame]:
         yield rows.filter(**run).select(SHOWN).collect()
 
 
-def _course(run: pl.DataFrame) -> pl.DataFrame:
+def _learning_curve(run: pl.DataFrame) -> pl.DataFrame:
     rounds = run.group_by(*RUN, "round").agg(pl.col("clicked").sum(), pl.len()).sort("round")
     clicked, shown = (pl.col(name).cast(pl.Int64).cum_sum() for name in ("clicked", "len"))
     columns = {"interactions": pl.col("round") + 1, "shown": shown / run["user"].n_unique()}
@@ -143,7 +143,7 @@ def _precision(clicked: NDArray[np.bool_], starts: NDArray[np.intp], n: int) -> 
 
 
 def _slates(items: NDArray[np.integer[Any]], starts: NDArray[np.intp]) -> NDArray[np.integer[Any]]:
-    """Lay the items out as one row per slate (n_slates, longest), short rows filled with −1."""
+    """Arrange the items as one row per slate (n_slates, longest), short rows padded with −1."""
     sizes = np.diff(np.append(starts, len(items)))
     filled = np.arange(sizes.max()) < sizes[:, None]
     slates = np.full(filled.shape, -1, dtype=items.dtype)
@@ -152,7 +152,7 @@ def _slates(items: NDArray[np.integer[Any]], starts: NDArray[np.intp]) -> NDArra
 
 
 def _mean_by_group(values: Floats, groups: NDArray[np.intp], n_groups: int) -> Floats:
-    """Average the numbers of each group, NaN left out; a group without any number gives NaN."""
+    """Average the numbers of each group, ignoring NaN; a group without numbers yields NaN."""
     known = ~np.isnan(values)
     totals = np.bincount(groups[known], weights=values[known], minlength=n_groups)
     counts = np.bincount(groups[known], minlength=n_groups)
@@ -160,7 +160,7 @@ def _mean_by_group(values: Floats, groups: NDArray[np.intp], n_groups: int) -> F
 
 
 def _ratio(totals: NDArray[Any], counts: NDArray[np.intp]) -> Floats:
-    """Divide, with NaN where there is nothing to divide by."""
+    """Divide, with NaN where the divisor is zero."""
     ratio = np.full(len(totals), np.nan)
     np.divide(totals, counts, out=ratio, where=counts > 0)
     return ratio
@@ -173,21 +173,21 @@ def _check(records: pl.DataFrame, categories: NDArray[np.bool_]) -> None:
     names = records["dataset"].unique().sort().to_list()
     if len(names) > 1:
         raise DataError(
-            f"records hold the data sets {', '.join(names)}, whose items are numbered separately; "
+            f"records contain the data sets {', '.join(names)}, whose items are numbered separately; "
             f"measure each with its own categories and concatenate"
         )
     lowest, highest = records.select(low=pl.col("item").min(), high=pl.col("item").max()).row(0)
     if lowest < 0 or highest >= len(categories):
         raise DataError(
-            f"records hold items {lowest} to {highest}, but the categories are of {len(categories):,} items; "
-            f"give those of data set {names[0]!r}"
+            f"records contain items {lowest} to {highest}, but the categories are those of {len(categories):,} items; "
+            f"pass those of the data set {names[0]!r}"
         )
 
 
 def _refuse_repeats(run: pl.DataFrame, new: NDArray[np.bool_]) -> None:
     if not new.all():
-        again = run.row(int(np.argmin(new)), named=True)
+        repeat = run.row(int(np.argmin(new)), named=True)
         raise DataError(
-            f"records of {again['policy']!r}, split {again['split']}, show user {again['user']} two items at round "
-            f"{again['round']}, position {again['position']}: two runs under one label; give each its own"
+            f"records of {repeat['policy']!r}, split {repeat['split']}, show user {repeat['user']} two items at round "
+            f"{repeat['round']}, position {repeat['position']}: two runs under one label; give each its own"
         )

@@ -1,4 +1,4 @@
-"""The regret laboratory: what learners lose to an oracle in worlds with a known θ*, beside the bound of Theorem 1."""
+"""Regret experiments: what learners lose to an oracle in worlds with a known θ*, compared with Theorem 1's bound."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
@@ -42,7 +42,7 @@ CELLS = (
     Cell(radius=inf),
     Cell(items=800, rounds=200, withdraws=True),
 )
-"""The centre, each of d, s and α varied from it, then a world without ‖θ*‖ ≤ 1 and one that withdraws items."""
+"""The center, each of d, s and α varied from it, then a world without ‖θ*‖ ≤ 1 and one that withdraws items."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class Settings:
         if unknown:
             raise ValueError(f"there is no learner {', '.join(sorted(unknown))}; choose from {', '.join(LEARNERS)}")
         if self.worlds < 1:
-            raise ValueError(f"worlds is {self.worlds}; give 1 or more")
+            raise ValueError(f"worlds is {self.worlds}; it must be 1 or more")
 
 
 def n_steps(settings: Settings) -> int:
-    """How many times `run` calls `on_step`."""
+    """Return how many times `run` calls `on_step`."""
     return len(settings.cells) * len(settings.learners)
 
 
@@ -72,21 +72,21 @@ def run(settings: Settings | None = None, on_step: Callable[[], None] | None = N
 
     Columns: those of Cell, then `learner`, `world`, `round`, and sums up to that round: `regret` against the greedy
     oracle, `relative_regret` (each round divided by the oracle's reward), `optimum_regret` against the best subset;
-    then the mean rewards `oracle_reward` and `optimum_reward` (null where subsets are not enumerated).
+    then the mean rewards `oracle_reward` and `optimum_reward` (null if subsets are not enumerated).
     """
-    settings, tell = settings or Settings(), on_step or (lambda: None)
+    settings, count = settings or Settings(), on_step or (lambda: None)
     frames = []
     for cell in settings.cells:
         worlds = Worlds.draw(cell, settings.worlds, settings.seed)
         best = worlds.best_rewards()
         for name in settings.learners:
             frames.append(_records(worlds, name, best, play(worlds, LEARNERS[name])))
-            tell()
+            count()
     return pl.concat(frames)
 
 
 def checkpoints(rounds: int) -> Integers:
-    """Return the rounds, counted from 1 and evenly spread over their logarithms, at which regret is recorded."""
+    """Return the rounds, counted from 1 and evenly spaced on a logarithmic scale, at which regret is recorded."""
     return np.unique(np.rint(np.geomspace(1, rounds, CHECKPOINTS)).astype(np.int64))
 
 
@@ -94,11 +94,11 @@ def summary(frame: pl.DataFrame) -> pl.DataFrame:
     """Return one row per cell and learner: means over worlds after the last round, and how regret grows.
 
     `slope` is d log(mean regret) / d log(round), `relative_slope` that of the relative regret, by least squares over
-    the second half of the rounds (null where the mean is not positive); `_low` and `_high` are 95 % intervals by
-    bootstrap over worlds. The bootstrap does not redraw the catalogue, which the worlds of a cell share.
+    the second half of the rounds (null if the mean is not positive); `_low` and `_high` are 95 % intervals by
+    bootstrap over worlds. The bootstrap does not redraw the catalog, which the worlds of a cell share.
     """
     groups = frame.group_by([*CELL_COLUMNS, "learner"], maintain_order=True)
-    return pl.DataFrame([_summarise(part) for _, part in groups], infer_schema_length=None)
+    return pl.DataFrame([_summarize(part) for _, part in groups], infer_schema_length=None)
 
 
 def bounds(frame: pl.DataFrame) -> pl.DataFrame:
@@ -107,8 +107,7 @@ def bounds(frame: pl.DataFrame) -> pl.DataFrame:
     for keys, part in frame.group_by(CELL_COLUMNS, maintain_order=True):
         cell = dict(zip(CELL_COLUMNS, keys, strict=True))
         problem = Problem(cell["dim"], cell["size"], cell["alpha"])
-        found: dict[str, Any] = _oracle(part)
-        rows.append({**cell, **found, **_bound_parts(problem, cell["rounds"])})
+        rows.append({**cell, **_oracle(part), **_bound_parts(problem, cell["rounds"])})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -132,11 +131,11 @@ def as_json(frame: pl.DataFrame) -> dict[str, Any]:
 
 
 def sections(frame: pl.DataFrame) -> tuple[Section, ...]:
-    """Lay out the sections of a report."""
+    """Return the sections of a report."""
     growth = (
-        "A shown item is clicked with probability σ(θ*·x); clicks are all that a learner sees. Regret is what its "
-        "slate pays less than the greedy slate of the true θ*, in the paper's reward f(S) = ∏ p_i det(L_S). A slope "
-        "of 1 is a learner that stops learning; ½ is the √T of Theorem 1.",
+        "A shown item is clicked with probability σ(θ*·x); clicks are all that a learner sees. Regret is how much less "
+        "its slate earns than the greedy slate of the true θ*, in the paper's reward f(S) = ∏ p_i det(L_S). A slope "
+        "of 1 means that nothing is learned; ½ is the √T of Theorem 1.",
         "`dc2b` is the method as printed; `thompson` is the same without the 2α that equation (8) adds to the label of "
         "every shown item, clicked or not; `posterior-mean` does not sample.",
     )
@@ -152,7 +151,7 @@ def sections(frame: pl.DataFrame) -> tuple[Section, ...]:
 
 
 def _records(worlds: Worlds, learner: str, best: Floats, rewards: tuple[Floats, Floats]) -> pl.DataFrame:
-    """Lay one learner's sums out flat, world by world."""
+    """Return one learner's cumulative sums as flat records, world by world."""
     gained, oracle = rewards
     at = checkpoints(worlds.cell.rounds)
     sums = {
@@ -173,29 +172,29 @@ def _records(worlds: Worlds, learner: str, best: Floats, rewards: tuple[Floats, 
     return frame.select(*named, pl.all()).with_columns(pl.col("optimum_regret", "optimum_reward").fill_nan(None))
 
 
-def _summarise(part: pl.DataFrame) -> dict[str, Any]:
+def _summarize(part: pl.DataFrame) -> dict[str, Any]:
     last = part.filter(pl.col("round") == pl.col("rounds"))
     row = last.row(0, named=True)
-    found = {name: row[name] for name in [*CELL_COLUMNS, "learner"]} | {"worlds": last.height}
+    summarized = {name: row[name] for name in [*CELL_COLUMNS, "learner"]} | {"worlds": last.height}
     for name in ("regret", "relative_regret"):
         mean, low, high = _interval(_resampled(last[name].to_numpy()[:, None])[:, 0])
-        found |= {name: mean, f"{name}_low": low, f"{name}_high": high}
-    found["optimum_regret"] = last["optimum_regret"].mean()
+        summarized |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+    summarized["optimum_regret"] = last["optimum_regret"].mean()
     for name, column in (("slope", "regret"), ("relative_slope", "relative_regret")):
         slope, low, high = _interval(_slopes(part, column))
-        found |= {name: slope, f"{name}_low": low, f"{name}_high": high}
-    return found
+        summarized |= {name: slope, f"{name}_low": low, f"{name}_high": high}
+    return summarized
 
 
 def _slopes(part: pl.DataFrame, column: str) -> Floats:
     """Return the log-log slope of the mean regret over worlds, then that of every resample of the worlds."""
     late = part.filter(2 * pl.col("round") >= pl.col("rounds"))
-    at = np.log(late["round"].unique().sort().to_numpy())
-    means = _resampled(late[column].to_numpy().reshape(-1, len(at)))
+    log_rounds = np.log(late["round"].unique().sort().to_numpy())
+    means = _resampled(late[column].to_numpy().reshape(-1, len(log_rounds)))
     if (means <= 0.0).any():
         return np.array([np.nan])
-    centred = at - at.mean()
-    slopes: Floats = np.log(means) @ centred / np.square(centred).sum()
+    centered = log_rounds - log_rounds.mean()
+    slopes: Floats = np.log(means) @ centered / np.square(centered).sum()
     return slopes
 
 
@@ -208,7 +207,7 @@ def _resampled(curves: Floats) -> Floats:
 
 
 def _interval(values: Floats) -> tuple[float | None, float | None, float | None]:
-    """Return the first value and the middle 95 % of the others; nothing where there is no number."""
+    """Return the first value and the middle 95 % of the others; None if there are no numbers."""
     if np.isnan(values).any():
         return None, None, None
     low, high = np.quantile(values[1:], (0.025, 0.975))
@@ -216,7 +215,7 @@ def _interval(values: Floats) -> tuple[float | None, float | None, float | None]
 
 
 def _oracle(part: pl.DataFrame) -> dict[str, Any]:
-    """Say how good the greedy oracle is; under withdrawal, where its catalogue depends on the learner, only its pay."""
+    """Return how good the greedy oracle is; under withdrawal its catalog depends on the learner, so only its reward."""
     known = part.unique(["learner", "world"])
     share = pl.col("oracle_reward") / pl.col("optimum_reward")
     is_best = pl.when(share.is_not_null()).then(share > 1.0 - 1e-9)

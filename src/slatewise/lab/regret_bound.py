@@ -23,7 +23,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         if self.dim < 1 or self.size < 1 or not 0.0 < self.alpha < math.inf:
-            raise ValueError(f"{self} has no bound; give a dim and a size of 1 or more and a positive alpha")
+            raise ValueError(f"{self} has no bound; dim and size must be 1 or more and alpha positive")
 
 
 def log_slope(problem: Problem) -> float:
@@ -45,20 +45,20 @@ def margin_dimension(problem: Problem, tolerance: float) -> float:
 def confidence_width(problem: Problem, rounds: int) -> float:
     """Return β*_T of Lemma 1 = 8 log(N/δ) + 2 α₀ T (15/2 · C + log(2T²/δ)) with α₀ = δ = 1/T²."""
     small = float(rounds) ** -2
-    discretisation = 2.0 * small * rounds * (7.5 * CEILING + math.log(2.0 / small**2))
-    return 8.0 * (log_covering_number(problem, small) - math.log(small)) + discretisation
+    discretization = 2.0 * small * rounds * (7.5 * CEILING + math.log(2.0 / small**2))
+    return 8.0 * (log_covering_number(problem, small) - math.log(small)) + discretization
 
 
 def regret_bound(problem: Problem, rounds: int) -> float:
     """Return Lemma 1's bound on the regret of T rounds: 4 √(dim_M · β*_T · T) + 1 + (dim_M + 1) C."""
     if rounds < 2:
-        raise ValueError(f"rounds is {rounds}; Lemma 1 needs δ = 1/T² ≤ 1/2T, so give 2 or more")
+        raise ValueError(f"rounds is {rounds}; Lemma 1 needs δ = 1/T² ≤ 1/2T, so it must be 2 or more")
     dimension = margin_dimension(problem, 1.0 / rounds)
     return 4.0 * math.sqrt(dimension * confidence_width(problem, rounds) * rounds) + 1.0 + (dimension + 1.0) * CEILING
 
 
 def regret_rate(problem: Problem, rounds: int) -> float:
-    """Return what stands inside the O of Theorem 1: d · log(α s e^{2αs} T √d) · √T."""
+    """Return the expression inside the O of Theorem 1: d · log(α s e^{2αs} T √d) · √T."""
     log_argument = math.log(problem.alpha * problem.size * rounds * math.sqrt(problem.dim))
     return problem.dim * (log_argument + 2.0 * problem.alpha * problem.size) * math.sqrt(rounds)
 

@@ -1,6 +1,6 @@
 """Worlds whose θ* is known, the paper's reward, and the learners that play in them.
 
-A world is a user with a θ*. Worlds of one cell share a catalogue of unit vectors and are a batch. A shown item i is
+A world is a user with a θ*. Worlds of one cell share a catalog of unit vectors and form a batch. A shown item i is
 clicked with probability p_i = σ(θ*·x_i), which is all a learner sees; the reward, which it never sees, is the paper's
 f(S) = ∏ p_i det(L_S) = ∏ p_i r_i^{2α} · det(X_S X_Sᵀ).
 """
@@ -28,9 +28,9 @@ ENUMERABLE = 200_000
 
 @dataclass(frozen=True)
 class Cell:
-    """One kind of world: θ* ~ N(0, scale²I), shortened to `radius` where it is longer (inf: never).
+    """One kind of world: θ* ~ N(0, scale²I), shortened to `radius` if it is longer (inf: never).
 
-    `withdraws` takes shown items out of the catalogue, as Algorithm 1 does; the oracle then chooses from what the
+    `withdraws` removes shown items from the catalog, as Algorithm 1 does; the oracle then chooses from what the
     learner has left.
     """
 
@@ -45,18 +45,18 @@ class Cell:
 
     def __post_init__(self) -> None:
         if not 1 <= self.size <= min(self.dim, self.items):
-            raise ValueError(f"size is {self.size}; det(X_S X_Sᵀ) is 0 above dim {self.dim}: give 1 to {self.dim}")
+            raise ValueError(f"size is {self.size}; det(X_S X_Sᵀ) is 0 above dim {self.dim}, so choose 1 to {self.dim}")
         if self.withdraws and self.size * self.rounds > self.items:
             raise ValueError(
-                f"{self.rounds} rounds withdraw {self.size * self.rounds} of {self.items} items; give more"
+                f"{self.rounds} rounds withdraw {self.size * self.rounds} items, but there are {self.items}; add items"
             )
         if self.rounds < 2:
-            raise ValueError(f"rounds is {self.rounds}; growth needs 2 or more")
+            raise ValueError(f"rounds is {self.rounds}; it must be 2 or more to measure growth")
 
 
 @dataclass(frozen=True, eq=False)
 class Worlds:
-    """A cell's catalogue of unit vectors (items, dim), the θ* (n_worlds, dim) of its users, and their streams."""
+    """A cell's catalog of unit vectors (items, dim), the θ* (n_worlds, dim) of its users, and the seed of all draws."""
 
     cell: Cell
     vectors: Floats
@@ -65,7 +65,7 @@ class Worlds:
 
     @classmethod
     def draw(cls, cell: Cell, n_worlds: int, seed: int) -> "Worlds":
-        """Draw a catalogue and the users."""
+        """Draw a catalog and users."""
         directions = _streams("item", cell.items, seed, 0).normal(cell.dim)
         truths = cell.scale * _streams("truth", n_worlds, seed, 0).normal(cell.dim)
         lengths = np.linalg.norm(truths, axis=1, keepdims=True)
@@ -74,17 +74,17 @@ class Worlds:
 
     @cached_property
     def true_scores(self) -> Floats:
-        """What `scores` gives for θ*."""
+        """The scores for θ*."""
         return self.scores(self.truths)
 
     def scores(self, thetas: Floats) -> Floats:
-        """Return log p_i + 2α log r_i (n_worlds, items): an item's share in log f, before diversity."""
+        """Return log p_i + 2α log r_i (n_worlds, items): an item's contribution to log f, before diversity."""
         logits = thetas @ self.vectors.T
         scores: Floats = 2.0 * self.cell.alpha * logits + log_sigmoid(logits)
         return scores
 
     def rewards(self, slates: Integers) -> Floats:
-        """Return f_θ*(S) (n_worlds,), whatever the order of the items."""
+        """Return f_θ*(S) (n_worlds,); the order of the items does not matter."""
         ordered = np.sort(slates, axis=1)
         quality = pick(self.true_scores, ordered).sum(axis=1)
         rewards: Floats = np.exp(quality + _log_volumes(self.vectors[ordered]))
@@ -182,7 +182,7 @@ def _log_volumes(vectors: Floats) -> Floats:
 
 
 def _streams(purpose: str, count: int, seed: int, step: int) -> Streams:
-    """One stream per world or item, of its own for every purpose, so that learners face the same luck."""
+    """Return a stream per world or item, separate for every purpose, so that all learners get the same draws."""
     return Streams(seed, _keys(purpose, count), step)
 
 

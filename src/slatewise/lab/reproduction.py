@@ -1,6 +1,6 @@
-"""The paper's tables and figures, one after the other: which experiment each needs and how it is laid out."""
+"""The paper's tables and figures: which experiments each needs and how it is presented."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,8 +11,8 @@ from slatewise.lab.beyond import Cell, cells, cells_table, pareto_figure
 from slatewise.lab.experiment import Arm, Experiment, Results, load_experiment, shipped
 from slatewise.lab.metrics import per_split, per_user, precision_by_interaction, summary
 from slatewise.report import Comparison, Section, Table, table1, table1_rows, table2, table2_json, table3, table3_rows
-from slatewise.report.beside_figure import figures_beside
-from slatewise.report.figures import figure_alpha, figure_course, figure_size
+from slatewise.report.comparison_figure import comparison_figures
+from slatewise.report.figures import figure_alpha, figure_learning_curve, figure_size
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "table1": (),
@@ -27,7 +27,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "baselines": ("baselines",),
     "regret": (),
 }
-"""What can be reproduced, and the experiments it needs."""
+"""What can be reproduced, and the experiments that each target needs."""
 
 COMPARISONS = ("table2", "readings", "baselines", "rounds")
 """The experiments whose arms are policies side by side, so that another policy can join them."""
@@ -37,11 +37,15 @@ PAPER = ["table1", "table2", "table3", "figure-alpha", "figure-size"]
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """What one experiment on one data set gave."""
+class ExperimentRun:
+    """An experiment and its results on one data set."""
 
     experiment: Experiment
     results: Results
+
+
+Runs = Mapping[str, ExperimentRun]
+"""Runs by the name of the experiment."""
 
 
 def find_experiment(name: str, splits: int, seed: int, more_policies: Sequence[str] = ()) -> Experiment:
@@ -55,87 +59,87 @@ def find_experiment(name: str, splits: int, seed: int, more_policies: Sequence[s
     return replace(experiment, arms=(*experiment.arms, *more))
 
 
-def sections(target: str, dataset: Dataset, evidence: dict[str, Evidence]) -> tuple[Section, ...]:
-    """Lay out the sections of a report."""
-    return tuple(SECTIONS[name](dataset, evidence) for name in _parts(target))
+def sections(target: str, dataset: Dataset, runs: Runs) -> tuple[Section, ...]:
+    """Return the sections of a report."""
+    return tuple(SECTIONS[name](dataset, runs) for name in _parts(target))
 
 
-def as_json(target: str, dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, Any]:
-    """Return a target's figures for programs."""
+def as_json(target: str, dataset: Dataset, runs: Runs) -> dict[str, Any]:
+    """Return a target's results as a JSON document."""
     if target == "all":
-        return {name: as_json(name, dataset, evidence) for name in _parts(target)}
-    return DOCUMENTS[target](dataset, evidence)
+        return {name: as_json(name, dataset, runs) for name in _parts(target)}
+    return DOCUMENTS[target](dataset, runs)
 
 
 def _parts(target: str) -> list[str]:
     return PAPER if target == "all" else [target]
 
 
-def _summary(dataset: Dataset, evidence: Evidence) -> pl.DataFrame:
-    return summary(per_split(per_user(evidence.results.records, dataset.categories)))
+def _summary(dataset: Dataset, run: ExperimentRun) -> pl.DataFrame:
+    return summary(per_split(per_user(run.results.records, dataset.categories)))
 
 
-def _table1(dataset: Dataset, _evidence: dict[str, Evidence]) -> dict[str, Any]:
+def _table1(dataset: Dataset, _runs: Runs) -> dict[str, Any]:
     return {"rows": table1_rows([dataset.describe()])}
 
 
-def _comparison(name: str) -> Callable[[Dataset, dict[str, Evidence]], dict[str, Any]]:
-    def document(dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, Any]:
-        found = evidence[name]
-        return table2_json(_summary(dataset, found), dataset.name, found.experiment.splits)
+def _comparison(name: str) -> Callable[[Dataset, Runs], dict[str, Any]]:
+    def document(dataset: Dataset, runs: Runs) -> dict[str, Any]:
+        run = runs[name]
+        return table2_json(_summary(dataset, run), dataset.name, run.experiment.splits)
 
     return document
 
 
-def _table3(dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, Any]:
-    return {"dataset": dataset.name, "rows": table3_rows(_summary(dataset, evidence["table2"]), dataset.name)}
+def _table3(dataset: Dataset, runs: Runs) -> dict[str, Any]:
+    return {"dataset": dataset.name, "rows": table3_rows(_summary(dataset, runs["table2"]), dataset.name)}
 
 
-def _rows(name: str) -> Callable[[Dataset, dict[str, Evidence]], dict[str, Any]]:
-    def document(dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, Any]:
-        return {"dataset": dataset.name, "rows": _summary(dataset, evidence[name]).to_dicts()}
+def _rows(name: str) -> Callable[[Dataset, Runs], dict[str, Any]]:
+    def document(dataset: Dataset, runs: Runs) -> dict[str, Any]:
+        return {"dataset": dataset.name, "rows": _summary(dataset, runs[name]).to_dicts()}
 
     return document
 
 
-def _beyond(dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, Any]:
-    found = _everyone(evidence)
-    won = {cell.metric: cell.as_dict() for cell in _cells(dataset, found)}
-    return {**_comparison("beyond")(dataset, {"beyond": found}), "cells_won": won}
+def _beyond(dataset: Dataset, runs: Runs) -> dict[str, Any]:
+    combined = _with_rivals(runs)
+    won = {cell.metric: cell.as_dict() for cell in _cells(dataset, combined)}
+    return {**_comparison("beyond")(dataset, {"beyond": combined}), "cells_won": won}
 
 
-def _everyone(evidence: dict[str, Evidence]) -> Evidence:
-    """Our policy and the rivals of Table 2, which met the same users on the same splits."""
-    ours, rivals = evidence["beyond"].results, evidence["table2"].results
+def _with_rivals(runs: Runs) -> ExperimentRun:
+    """Combine our policy with the rivals of Table 2, which were run on the same users and splits."""
+    ours, rivals = runs["beyond"].results, runs["table2"].results
     records = pl.concat([ours.records, rivals.records])
-    return Evidence(evidence["beyond"].experiment, Results(records, pl.concat([ours.choices, rivals.choices])))
+    return ExperimentRun(runs["beyond"].experiment, Results(records, pl.concat([ours.choices, rivals.choices])))
 
 
-def _cells(dataset: Dataset, found: Evidence) -> list[Cell]:
-    users = per_user(found.results.records, dataset.categories)
+def _cells(dataset: Dataset, run: ExperimentRun) -> list[Cell]:
+    users = per_user(run.results.records, dataset.categories)
     return cells(summary(per_split(users)), users, dataset.name)
 
 
-def _long_horizon(dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, Any]:
-    users = per_user(evidence["rounds"].results.records, dataset.categories, (50, 100, 200))
+def _long_horizon(dataset: Dataset, runs: Runs) -> dict[str, Any]:
+    users = per_user(runs["rounds"].results.records, dataset.categories, (50, 100, 200))
     return {"dataset": dataset.name, "rows": summary(per_split(users)).to_dicts()}
 
 
-def _course(frame: pl.DataFrame) -> list[tuple[int, float, float]]:
-    """Precision of everything shown so far, by size of slate: mean over splits."""
+def _mean_curve(frame: pl.DataFrame) -> list[tuple[int, float, float]]:
+    """Return the precision of everything shown so far, by slate size: means over splits."""
     means = frame.group_by("size", "shown", maintain_order=True).agg(pl.col("precision").mean())
     return [(int(size), float(shown), round(float(precision), 4)) for size, shown, precision in means.iter_rows()]
 
 
-def _size_document(dataset: Dataset, evidence: dict[str, Evidence]) -> dict[str, Any]:
-    course = precision_by_interaction(evidence["figure-size"].results.records)
-    rows = _course(course.with_columns(size=pl.col("policy").cast(pl.Int64)))
-    means = _summary(dataset, evidence["figure-size"]).to_dicts()
+def _size_document(dataset: Dataset, runs: Runs) -> dict[str, Any]:
+    curve = precision_by_interaction(runs["figure-size"].results.records)
+    rows = _mean_curve(curve.with_columns(size=pl.col("policy").cast(pl.Int64)))
+    means = _summary(dataset, runs["figure-size"]).to_dicts()
     keys = ("size", "shown", "precision")
     return {"dataset": dataset.name, "rows": means, "course": [dict(zip(keys, row, strict=True)) for row in rows]}
 
 
-DOCUMENTS: dict[str, Callable[[Dataset, dict[str, Evidence]], dict[str, Any]]] = {
+DOCUMENTS: dict[str, Callable[[Dataset, Runs], dict[str, Any]]] = {
     "table1": _table1,
     "table2": _comparison("table2"),
     "readings": _comparison("readings"),
@@ -148,40 +152,42 @@ DOCUMENTS: dict[str, Callable[[Dataset, dict[str, Evidence]], dict[str, Any]]] =
 }
 
 
-def _table1_section(dataset: Dataset, _evidence: dict[str, Evidence]) -> Section:
+def _table1_section(dataset: Dataset, _runs: Runs) -> Section:
     return Section("Table 1: the data", tables=(table1(table1_rows([dataset.describe()])),))
 
 
-def _table2_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
-    document = DOCUMENTS["table2"](dataset, evidence)
-    choices = evidence["table2"].results.choices
+def _table2_section(dataset: Dataset, runs: Runs) -> Section:
+    document = DOCUMENTS["table2"](dataset, runs)
+    choices = runs["table2"].results.choices
     tables = (table2(document), *([_choices_table(choices)] if len(choices) else []))
-    return Section("Table 2: precision and diversity", tables=tables, figures=figures_beside(document))
+    return Section("Table 2: precision and diversity", tables=tables, figures=comparison_figures(document))
 
 
-def _comparison_section(name: str, heading: str) -> Callable[[Dataset, dict[str, Evidence]], Section]:
-    def section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
-        table = table2(DOCUMENTS[name](dataset, evidence))
+def _comparison_section(name: str, heading: str) -> Callable[[Dataset, Runs], Section]:
+    def section(dataset: Dataset, runs: Runs) -> Section:
+        table = table2(DOCUMENTS[name](dataset, runs))
         return Section(heading, tables=(replace(table, name=name, caption=f"{heading}, {dataset.name}"),))
 
     return section
 
 
-def _beyond_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
-    found = _everyone(evidence)
+def _beyond_section(dataset: Dataset, runs: Runs) -> Section:
+    combined = _with_rivals(runs)
     caption = f"Our policy against every rival on {dataset.name}"
-    table = replace(table2(DOCUMENTS["beyond"](dataset, evidence)), name="beyond", caption=caption)
-    won = cells_table(_cells(dataset, found), dataset.name)
-    tables = (table, won, _choices_table(found.results.choices))
-    return Section("Beyond the paper", tables=tables, figures=(pareto_figure(_summary(dataset, found), dataset.name),))
+    table = replace(table2(DOCUMENTS["beyond"](dataset, runs)), name="beyond", caption=caption)
+    won = cells_table(_cells(dataset, combined), dataset.name)
+    tables = (table, won, _choices_table(combined.results.choices))
+    return Section(
+        "Beyond the paper", tables=tables, figures=(pareto_figure(_summary(dataset, combined), dataset.name),)
+    )
 
 
-def _rounds_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
-    records = evidence["rounds"].results.records
-    figure = figure_course(precision_by_interaction(records), "course", "Twenty rounds of ten items.")
+def _rounds_section(dataset: Dataset, runs: Runs) -> Section:
+    records = runs["rounds"].results.records
+    figure = figure_learning_curve(precision_by_interaction(records), "course", "Twenty rounds of ten items.")
     rows = tuple(
         (str(row["policy"]), *(round(row[key], 4) for key in ("p@50", "p@100", "p@200", "diversity")))
-        for row in _long_horizon(dataset, evidence)["rows"]
+        for row in _long_horizon(dataset, runs)["rows"]
     )
     table = Table("rounds", "Means over splits.", ("policy", "P@50", "P@100", "P@200", "diversity"), rows)
     return Section("Twenty rounds", tables=(table,), figures=(figure,))
@@ -189,17 +195,17 @@ def _rounds_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
 
 def _choices_table(choices: pl.DataFrame) -> Table:
     rows = tuple((str(row["policy"]), int(row["split"]), str(row["options"])) for row in choices.to_dicts())
-    caption = "Parameters chosen on validation users inside the training users of each split, by F."
+    caption = "Options chosen by F on validation users, who are some of the training users of each split."
     return Table("tuned", caption, ("policy", "split", "options"), rows)
 
 
-def _table3_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
-    rows = table3_rows(_summary(dataset, evidence["table2"]), dataset.name)
+def _table3_section(dataset: Dataset, runs: Runs) -> Section:
+    rows = table3_rows(_summary(dataset, runs["table2"]), dataset.name)
     return Section("Table 3: relative improvements of DC²B", tables=(table3(rows, dataset.name),))
 
 
-def _alpha_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
-    splits = per_split(per_user(evidence["figure-alpha"].results.records, dataset.categories))
+def _alpha_section(dataset: Dataset, runs: Runs) -> Section:
+    splits = per_split(per_user(runs["figure-alpha"].results.records, dataset.categories))
     frame = splits.with_columns(alpha=pl.col("policy").cast(pl.Float64))
     rows = tuple(
         (
@@ -213,15 +219,15 @@ def _alpha_section(dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
     return Section("Figure: the influence of α", tables=(table,), figures=(figure_alpha(frame),))
 
 
-def _size_section(_dataset: Dataset, evidence: dict[str, Evidence]) -> Section:
-    course = precision_by_interaction(evidence["figure-size"].results.records)
-    frame = course.with_columns(size=pl.col("policy").cast(pl.Int64))
-    rows = tuple((size, f"{shown:g}", precision) for size, shown, precision in _course(frame))
-    table = Table("size", "DC²B by size of slate", ("size", "items shown", "precision"), rows)
-    return Section("Figure: the size of the slate", tables=(table,), figures=(figure_size(frame),))
+def _size_section(_dataset: Dataset, runs: Runs) -> Section:
+    curve = precision_by_interaction(runs["figure-size"].results.records)
+    frame = curve.with_columns(size=pl.col("policy").cast(pl.Int64))
+    rows = tuple((size, f"{shown:g}", precision) for size, shown, precision in _mean_curve(frame))
+    table = Table("size", "DC²B by slate size", ("size", "items shown", "precision"), rows)
+    return Section("Figure: the slate size", tables=(table,), figures=(figure_size(frame),))
 
 
-SECTIONS: dict[str, Callable[[Dataset, dict[str, Evidence]], Section]] = {
+SECTIONS: dict[str, Callable[[Dataset, Runs], Section]] = {
     "table1": _table1_section,
     "table2": _table2_section,
     "table3": _table3_section,

@@ -52,7 +52,7 @@ class C2Ucb:
 
     @cached_property
     def rule(self) -> Rule:
-        """The regularizer on the catalog's vectors, the x_i before they are scaled; every gain is less by λ log length."""
+        """The regularizer on the catalog's vectors, the x_i before scaling; every gain is less by λ log length."""
         return rules.entropy(item_vectors(self.catalog.vectors), self.entropy_weight, self.noise / self.length)
 
     @cached_property

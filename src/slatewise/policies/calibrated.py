@@ -101,14 +101,13 @@ class Calibrated:
 
     def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Choose greedily by probability minus the overlap of categories with the items chosen so far."""
-        beliefs = belief.Beliefs(state["precision"], state["shift"])
+        beliefs = belief.factor(belief.Beliefs(state["precision"], state["shift"]))
+        theta = beliefs.mean
         if self.temperature > 0.0:
-            theta = belief.sample(beliefs, random.normal(beliefs.shift.shape[1]), self.temperature)
-        else:
-            theta = belief.mean(beliefs)
+            theta = beliefs.sample(random.normal(theta.shape[1]), self.temperature)
         choice = self._choose(theta, available, k, state["rounds"] == 0)
         shown = np.maximum(choice.items, 0)  # any item stands in for −1
-        mean, variance = belief.logit_moments(beliefs, self._at(shown), self.rates.take(shown))
+        mean, variance = beliefs.logit_moments(self._at(shown), self.rates.take(shown))
         probability = np.minimum(np.maximum(mean, 0.0), 1.0)
         return Slates(choice.items, probability, np.sqrt(variance), choice.variety)
 
@@ -123,9 +122,7 @@ class Calibrated:
 
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """Add the evidence: Σ⁻¹ += Σ t tᵀ / ψ and Σ⁻¹m += Σ (y − μ) t / ψ, exact and in any order."""
-        items = np.maximum(slates.items, 0)  # any item stands in for −1, with no weight
-        weights = (slates.items >= 0).astype(np.float64) / self.noise.take(items)
-        pulls = weights * (clicks.astype(np.float64) - self.rates.take(items))
-        vectors = self.catalog.taste_vectors.take(items, axis=0)
-        learned = belief.add_evidence(belief.Beliefs(state["precision"], state["shift"]), vectors, weights, pulls)
+        model = belief.LinearModel(self.catalog.taste_vectors, self.rates, self.noise)
+        beliefs = belief.Beliefs(state["precision"], state["shift"])
+        learned = belief.add_observations(beliefs, slates.items, clicks, model)
         return {"precision": learned.precision, "shift": learned.shift, "rounds": state["rounds"] + 1}

@@ -75,11 +75,11 @@ class Dc2b:
 
     def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Sample θ̂ and maximize f(S) = ∏ p_i det(L_S) greedily, in the log domain."""
-        beliefs = belief.Beliefs(**state)
-        theta = belief.sample(beliefs, random.normal(self.catalog.dim), self.temperature)
+        beliefs = belief.factor(belief.Beliefs(**state))
+        theta = beliefs.sample(random.normal(self.catalog.dim), self.temperature)
         choice = self._choose(theta, available, k)
         shown = self._at(choice.items)
-        probability = belief.click_probability(*belief.logit_moments(beliefs, shown))
+        probability = belief.click_probability(*beliefs.logit_moments(shown))
         return Slates(choice.items, *probability, choice.variety + _first_gains(shown) * (choice.items >= 0))
 
     def _choose(self, theta: Floats, available: Booleans | Available, k: int) -> Choice:

@@ -1,4 +1,4 @@
-"""From tables and figures to a directory with CSV files, images and one HTML report that says how it was made."""
+"""From tables and figures to a directory with CSV files, images and an HTML report that documents its origin."""
 
 import os
 import platform
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from slatewise.data.tables import DataError
 from slatewise.files import write_whole
-from slatewise.report.drawing import Figure
-from slatewise.report.html import origin_marks, page
-from slatewise.report.parts import Comparison, Report, Section, Table, csv_text, markdown_table
+from slatewise.report.document import Comparison, Report, Section, Table, csv_text, markdown_table
+from slatewise.report.html import origin_tags, page
+from slatewise.report.plotting import Figure
 from slatewise.report.tables import table1, table1_rows, table2, table2_json, table3, table3_rows
 from slatewise.version import __version__
 
@@ -23,7 +23,7 @@ __all__ = [
     "Table",
     "machine",
     "markdown_table",
-    "refuse_another",
+    "refuse_to_overwrite",
     "table1",
     "table1_rows",
     "table2",
@@ -40,12 +40,12 @@ FILE_NAME = re.compile(r"[\w.-]+", re.ASCII)
 def write_report(directory: str | Path, report: Report, overwrite: bool = False) -> Path:
     """Write a CSV file per table, a PNG and an SVG per figure and, last, `report.html`; return the path of that.
 
-    A directory that holds the report of another command or of other data is refused unless `overwrite` is set.
+    A directory with the report of another command or of other data is refused unless `overwrite` is set.
     """
     directory = Path(directory)
     target = directory / "report.html"
     if not overwrite:
-        refuse_another(directory, report)
+        refuse_to_overwrite(directory, report)
     _check_names([*(table.name for table in report.tables), *(figure.name for figure in report.figures)])
     directory.mkdir(parents=True, exist_ok=True)
     for table in report.tables:
@@ -58,18 +58,18 @@ def write_report(directory: str | Path, report: Report, overwrite: bool = False)
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that results depend on; what is not installed is left out."""
-    found = {"slatewise": __version__, "python": platform.python_version()}
+    """Return the versions that results depend on; packages that are not installed are left out."""
+    installed = {"slatewise": __version__, "python": platform.python_version()}
     for name in ("numpy", "polars", "scipy", "cornac", "matplotlib"):
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def machine() -> str:
-    """Describe this machine by system, processor, cores and memory; its name stays private."""
+    """Describe this machine by system, processor, cores and memory, without its name."""
     processor = _processor() or platform.processor() or platform.machine()
     parts = [f"{platform.system()} {platform.machine()}", processor, f"{os.cpu_count()} cores"]
     if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
@@ -80,32 +80,32 @@ def machine() -> str:
 
 def _processor() -> str | None:
     information = Path("/proc/cpuinfo")
-    found = re.search(r"^model name\s*:\s*(.+)$", information.read_text(), re.M) if information.exists() else None
-    return found.group(1) if found else None
+    match = re.search(r"^model name\s*:\s*(.+)$", information.read_text(), re.M) if information.exists() else None
+    return match.group(1) if match else None
 
 
 def _check_names(names: list[str]) -> None:
     for name in names:
         if not FILE_NAME.fullmatch(name) or names.count(name) > 1:
             raise DataError(
-                f"{name!r} cannot name a table or figure: names become files, so each is used once and "
-                f"holds only letters, digits, '_', '-' and '.'"
+                f"{name!r} cannot name a table or figure: names become files, so each must be unique and "
+                f"contain only letters, digits, '_', '-' and '.'"
             )
 
 
-def refuse_another(directory: Path, report: Report) -> None:
-    """Refuse a directory that holds the report of another command or of other data."""
+def refuse_to_overwrite(directory: Path, report: Report) -> None:
+    """Refuse a directory with the report of another command or of other data."""
     target = directory / "report.html"
     if not target.exists():
         return
     text = target.read_text(encoding="utf-8", errors="replace")
-    if origin_marks(report) in text:
+    if origin_tags(report) in text:
         return
-    found = re.search(r'<meta name="slatewise-command" content="([^"]*)">', text)
-    made_by = f"`{unescape(found.group(1))}`" if found else "something else"
+    command = re.search(r'<meta name="slatewise-command" content="([^"]*)">', text)
+    origin = f"`{unescape(command.group(1))}`" if command else "something else"
     raise DataError(
-        f"{target} was made by {made_by}, from other data or settings; "
-        f"choose another directory, or overwrite it on purpose (--force)"
+        f"{target} was written by {origin}, from other data or settings; "
+        f"choose another directory, or overwrite it with --force"
     )
 
 

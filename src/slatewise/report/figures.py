@@ -1,4 +1,4 @@
-"""The paper's two figures from our runs, and the plane of diversity and precision."""
+"""The paper's two figures from our runs, learning curves, and precision against diversity."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import polars as pl
 
 from slatewise.data.tables import DataError, require_columns
 from slatewise.report import paper
-from slatewise.report.drawing import INK, MARKERS, SERIES, Figure, draw_figure, draw_line, over_splits
+from slatewise.report.plotting import INK, MARKERS, SERIES, Figure, draw_figure, draw_line, over_splits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,7 @@ AXES = {"p@50": "P@50 (share clicked)", "diversity": "Diversity (mean 1 − Jacc
 
 @dataclass(frozen=True)
 class Point:
-    """One result in the plane of diversity and precision; points of one `line` are joined in their order."""
+    """A result in the plot of precision against diversity; points of one `line` are joined in order."""
 
     name: str
     precision: float
@@ -30,7 +30,7 @@ class Point:
 
 
 def figure_alpha(frame: pl.DataFrame) -> Figure:
-    """Draw P@50 and diversity against α, with the standard deviation over splits: the paper's first figure.
+    """Plot P@50 and diversity against α, with the standard deviation over splits: the paper's first figure.
 
     `frame` is `metrics.per_split` with a column `alpha`: one row per split and α.
     """
@@ -45,46 +45,46 @@ def figure_alpha(frame: pl.DataFrame) -> Figure:
 
 
 def figure_size(frame: pl.DataFrame) -> Figure:
-    """Draw the precision of all items shown so far, for each slate size: the paper's second figure.
+    """Plot the precision of all items shown so far, for each slate size: the paper's second figure.
 
     `frame` is `metrics.precision_by_interaction` with a column `size`: one row per split, size and interaction.
     """
-    require_columns(frame, ("size", "split", "shown", "precision"), "the results by size of slate")
+    require_columns(frame, ("size", "split", "shown", "precision"), "the results by slate size")
     points = over_splits(frame, ["size", "shown"], ("precision",))
     described = "; ".join(
         f"|S| = {size}: precision {precision:.3f} after {shown:g} items"
         for size, shown, precision in points.select("size", "shown", "precision").iter_rows()
     )
     caption = (
-        f"DC²B by size of slate: mean and standard deviation over {_splits(frame)}; each marker is one interaction. "
+        f"DC²B by slate size: mean and standard deviation over {_splits(frame)}; each marker is one interaction. "
         f"{paper.SIZE_STATEMENT}"
     )
     return draw_figure("figure-size", (caption, described), lambda canvas: _draw_size(canvas, points), WIDE)
 
 
-def figure_course(frame: pl.DataFrame, name: str, caption: str) -> Figure:
-    """Draw the precision of all items shown so far, a line per policy; `frame` is `precision_by_interaction`."""
-    require_columns(frame, ("policy", "split", "shown", "precision"), "the course of the runs")
+def figure_learning_curve(frame: pl.DataFrame, name: str, caption: str) -> Figure:
+    """Plot the precision of all items shown so far, a line per policy; `frame` is `precision_by_interaction`."""
+    require_columns(frame, ("policy", "split", "shown", "precision"), "the learning curves")
     points = over_splits(frame, ["policy", "shown"], ("precision",))
     last = points.group_by("policy", maintain_order=True).last()
     described = "; ".join(f"{row['policy']}: {row['precision']:.3f} after {row['shown']:g}" for row in last.to_dicts())
-    return draw_figure(name, (caption, described), lambda canvas: _draw_course(canvas, points), HIGH)
+    return draw_figure(name, (caption, described), lambda canvas: _draw_learning_curve(canvas, points), HIGH)
 
 
 def scatter_precision_diversity(points: Sequence[Point], name: str, caption: str) -> Figure:
-    """Draw results in the plane of diversity and P@50: ours filled, the paper's hollow, lines joined.
+    """Plot P@50 against diversity: our results filled, the paper's hollow, lines joined.
 
-    A name has one marker and one colour, so that a method's run and its published point are seen to belong together.
+    Each name has one marker and one color, so that a method's run and its published point visibly belong together.
     """
     if not points:
-        raise DataError(f"figure {name!r} has no points; give at least one")
+        raise DataError(f"figure {name!r} has no points; pass at least one")
     described = "; ".join(
         f"{point.line} {point.name}".strip()
         + (" in the paper" if point.is_published else "")
         + f": P@50 {point.precision:.3f}, diversity {point.diversity:.3f}"
         for point in points
     )
-    return draw_figure(name, (caption, described), lambda canvas: _draw_plane(canvas, points), HIGH)
+    return draw_figure(name, (caption, described), lambda canvas: _draw_scatter(canvas, points), HIGH)
 
 
 def _draw_alpha(canvas: "Canvas", points: pl.DataFrame) -> None:
@@ -110,7 +110,7 @@ def _draw_size(canvas: "Canvas", points: pl.DataFrame) -> None:
     axes.legend()
 
 
-def _draw_course(canvas: "Canvas", points: pl.DataFrame) -> None:
+def _draw_learning_curve(canvas: "Canvas", points: pl.DataFrame) -> None:
     axes = canvas.subplots()
     for series, ((policy,), part) in enumerate(points.group_by(["policy"], maintain_order=True)):
         color, marker = SERIES[series % len(SERIES)], MARKERS[series % len(MARKERS)]
@@ -120,7 +120,7 @@ def _draw_course(canvas: "Canvas", points: pl.DataFrame) -> None:
     canvas.legend(loc="outside lower center", ncols=3)
 
 
-def _draw_plane(canvas: "Canvas", points: Sequence[Point]) -> None:
+def _draw_scatter(canvas: "Canvas", points: Sequence[Point]) -> None:
     axes = canvas.subplots()
     lines = list(dict.fromkeys(point.line for point in points if point.line))
     names = [*lines, *dict.fromkeys(point.name for point in points if not point.line)]

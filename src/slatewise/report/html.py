@@ -1,10 +1,10 @@
-"""A report as one HTML file: no request leaves it, it reads in light and dark, on a phone and aloud."""
+"""A report as one HTML file: it makes no requests and works in light and dark mode, on phones and screen readers."""
 
 from dataclasses import dataclass
 from html import escape
 
-from slatewise.report.drawing import Figure
-from slatewise.report.parts import Cell, Comparison, Report, Section, Table, plain
+from slatewise.report.document import Cell, Comparison, Report, Section, Table, plain
+from slatewise.report.plotting import Figure
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLE = """
@@ -38,7 +38,7 @@ caption span { position: sticky; left: 0; display: inline-block; max-width: min(
 th, td { padding: .45rem .8rem; border-bottom: 1px solid var(--rule); text-align: right; white-space: nowrap;
   vertical-align: top; }
 thead th { color: var(--muted); font-weight: 600; }
-th:first-child, .words { text-align: left; }
+th:first-child, .text { text-align: left; }
 th:first-child { position: sticky; left: 0; background: var(--paper); padding-left: 0; }
 tbody tr:hover > * { background: var(--panel); }
 .sd, .paper { color: var(--muted); } .paper { display: block; font-size: .85rem; font-weight: 400; }
@@ -47,7 +47,8 @@ tbody tr:hover > * { background: var(--panel); }
 .notes { margin: .6rem 0 0; padding: 0; list-style: none; color: var(--muted); font-size: .9rem; }
 .drawing { overflow-x: auto; } .drawing svg { display: block; max-width: 100%; min-width: 21rem; height: auto; }
 figcaption { max-width: 36rem; margin-top: .6rem; color: var(--muted); font-size: .9rem; }
-.unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
+.visually-hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%);
+  white-space: nowrap; }
 @media (max-width: 40rem) { .origin { grid-template-columns: 1fr; gap: 0; } .origin dd { margin-bottom: .6rem; }
   th, td { padding: .4rem .55rem; } th:first-child { max-width: 9rem; white-space: normal; } }
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
@@ -58,24 +59,24 @@ figcaption { max-width: 36rem; margin-top: .6rem; color: var(--muted); font-size
 
 @dataclass(frozen=True)
 class Layout:
-    """How a column is laid out: with the paper's numbers below ours or not, as words or as numbers."""
+    """How a column is laid out: with or without the paper's numbers below ours, as text or as numbers."""
 
-    compared: bool
-    wordy: bool
+    is_compared: bool
+    is_text: bool
 
     @property
-    def mark(self) -> str:
-        """The attribute that a cell of the column carries."""
-        return ' class="words"' if self.wordy else ""
+    def attribute(self) -> str:
+        """The HTML attribute of the column's cells."""
+        return ' class="text"' if self.is_text else ""
 
 
 def page(report: Report) -> str:
-    """Write the whole file; every text of the report is escaped."""
+    """Return the whole file; all text of the report is escaped."""
     head = [
         '<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-        origin_marks(report),
+        origin_tags(report),
         f"<title>{escape(report.title)}</title>",
         f"<style>{STYLE}</style>",
     ]
@@ -85,14 +86,14 @@ def page(report: Report) -> str:
     )
 
 
-def origin_marks(report: Report) -> str:
-    """Write what a report is recognised by when it is to be replaced: its command and the digest of its data."""
-    marks = {"slatewise-command": report.command, "slatewise-digest": report.digest}
-    return "\n".join(f'<meta name="{name}" content="{escape(value)}">' for name, value in marks.items())
+def origin_tags(report: Report) -> str:
+    """Return the tags that identify a report before it is replaced: its command and the digest of its data."""
+    tags = {"slatewise-command": report.command, "slatewise-digest": report.digest}
+    return "\n".join(f'<meta name="{name}" content="{escape(value)}">' for name, value in tags.items())
 
 
 def _contents(report: Report) -> str:
-    headings = [*(section.heading for section in report.sections), "How this was made"]
+    headings = [*(section.heading for section in report.sections), "How this report was made"]
     links = [f'<a href="#{_anchor(heading)}">{escape(heading)}</a>' for heading in headings]
     return f'<nav aria-label="Contents"><ul>{"".join(f"<li>{link}</li>" for link in links)}</ul></nav>'
 
@@ -107,7 +108,7 @@ def _origin(report: Report) -> str:
         "Machine": escape(report.machine),
     }
     entries = "\n".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts.items())
-    return f'<section>\n{_heading("How this was made")}\n<dl class="origin">\n{entries}\n</dl>\n</section>'
+    return f'<section>\n{_heading("How this report was made")}\n<dl class="origin">\n{entries}\n</dl>\n</section>'
 
 
 def _section(section: Section) -> str:
@@ -122,10 +123,10 @@ def _heading(text: str) -> str:
 
 def _table(table: Table) -> str:
     identifier = f"caption-{_anchor(table.name)}"
-    columns = [[row[at] for row in table.rows] for at in range(len(table.columns))]
-    layouts = [Layout(any(map(_has_paper, column)), any(map(_is_wordy, column))) for column in columns]
-    heads = "".join(map(_column_head, table.columns, layouts))
-    rows = "\n".join(f"<tr>{_row_head(row[0])}{''.join(map(_cell, row[1:], layouts[1:]))}</tr>" for row in table.rows)
+    columns = [[row[index] for row in table.rows] for index in range(len(table.columns))]
+    layouts = [Layout(any(map(_has_paper, column)), any(map(_is_text, column))) for column in columns]
+    heads = "".join(map(_column_header, table.columns, layouts))
+    rows = "\n".join(f"<tr>{_row_header(row[0])}{''.join(map(_cell, row[1:], layouts[1:]))}</tr>" for row in table.rows)
     notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
     return (
         f'<div>\n<div class="table" role="region" tabindex="0" aria-labelledby="{identifier}">\n<table>\n'
@@ -140,37 +141,37 @@ def _has_paper(cell: Cell) -> bool:
     return isinstance(cell, Comparison) and cell.paper is not None
 
 
-def _is_wordy(cell: Cell) -> bool:
-    """Say whether a cell is read as words, not as a number, an interval or a dash."""
+def _is_text(cell: Cell) -> bool:
+    """Return whether a cell is text, not a number, an interval or a dash."""
     return isinstance(cell, str) and bool(cell.strip(" +-–—−")) and not cell.lstrip("+-−")[:1].isdigit()
 
 
-def _column_head(name: str, layout: Layout) -> str:
-    below = '<span class="paper">paper, difference</span>' if layout.compared else ""
-    return f'<th scope="col"{layout.mark}>{escape(name)}{below}</th>'
+def _column_header(name: str, layout: Layout) -> str:
+    below = '<span class="paper">paper, difference</span>' if layout.is_compared else ""
+    return f'<th scope="col"{layout.attribute}>{escape(name)}{below}</th>'
 
 
-def _row_head(cell: Cell) -> str:
+def _row_header(cell: Cell) -> str:
     text = cell.ours_text if isinstance(cell, Comparison) else f"{cell:g}" if isinstance(cell, float) else plain(cell)
     return f'<th scope="row">{escape(text)}</th>'
 
 
 def _cell(cell: Cell, layout: Layout) -> str:
     if not isinstance(cell, Comparison):
-        return f"<td{layout.mark}>{escape(plain(cell))}</td>"
+        return f"<td{layout.attribute}>{escape(plain(cell))}</td>"
     mean, _, spread = cell.ours_text.partition(" ± ")
     ours = escape(mean) + (f'<span class="sd"> ± {escape(spread)}</span>' if spread else "")
-    return f"<td>{ours}{_beside(cell) if layout.compared else ''}</td>"
+    return f"<td>{ours}{_published(cell) if layout.is_compared else ''}</td>"
 
 
-def _beside(cell: Comparison) -> str:
+def _published(cell: Comparison) -> str:
     if cell.paper is None:
-        return '<span class="unseen">not in the paper</span>'
+        return '<span class="visually-hidden">not in the paper</span>'
     kind = "difference notable" if cell.is_notable else "difference"
     difference = escape(cell.mark + cell.format.write(cell.difference, signed=True))
     return (
-        f'<span class="paper"><span class="unseen">paper </span>{escape(cell.format.write(cell.paper))}'
-        f'<span class="unseen">, difference </span><span class="{kind}">{difference}</span></span>'
+        f'<span class="paper"><span class="visually-hidden">paper </span>{escape(cell.format.write(cell.paper))}'
+        f'<span class="visually-hidden">, difference </span><span class="{kind}">{difference}</span></span>'
     )
 
 
@@ -181,4 +182,4 @@ def _figure(figure: Figure) -> str:
 
 def _anchor(text: str) -> str:
     """Turn a heading or a name into an id: letters, digits and hyphens."""
-    return "-".join("".join(sign if sign.isalnum() else " " for sign in text.lower()).split()) or "part"
+    return "-".join("".join(character if character.isalnum() else " " for character in text.lower()).split()) or "part"

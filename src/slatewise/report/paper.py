@@ -115,25 +115,25 @@ MISPRINTS = {
 
 
 def column_of(dataset: str) -> str | None:
-    """Return the paper's data set to show beside this one; a sample goes beside the full set, None if there is none."""
+    """Return the paper's data set to compare with; a sample is compared with the full set; None if there is none."""
     column = SAMPLES.get(dataset, dataset)
     return column if column in TABLE_2 else None
 
 
 def title_of(dataset: str) -> str:
-    """Return the name of a data set as a heading, which says of a sample that it is one."""
+    """Return the title of a data set for headings, which says whether it is a sample."""
     if dataset in SAMPLES:
         return f"{dataset} (a sample of {DATASET_TITLES[SAMPLES[dataset]]})"
     return DATASET_TITLES.get(dataset, dataset)
 
 
 def policy_title(label: str) -> str:
-    """Return the name of a policy as the paper writes it, where the paper has it."""
+    """Return the name of a policy as the paper writes it, if the paper has it."""
     name = label.removesuffix(TUNED)
     return POLICY_TITLES.get(name, name) + label[len(name) :]
 
 
 def published(dataset: str, label: str) -> dict[str, float] | None:
-    """Return the row of Table 2 to show beside a policy, tuned or not; None for what the paper does not have."""
+    """Return the row of Table 2 to compare with a policy, tuned or not; None if the paper does not have it."""
     column = column_of(dataset)
     return None if column is None else TABLE_2[column].get(label.removesuffix(TUNED))

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from slatewise.report.drawing import INK, MARKERS, SERIES, Figure, draw_figure
-from slatewise.report.parts import Cell, Table
+from slatewise.report.document import Cell, Table
+from slatewise.report.plotting import INK, MARKERS, SERIES, Figure, draw_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ LOST_SHARES = (0.015, 1.5)
 
 
 def regret_table(summary: pl.DataFrame) -> Table:
-    """Lay out what each learner lost in each world: `summary` of the regret laboratory."""
+    """Format what each learner lost in each world: `summary` of the regret experiments."""
     caption = "Regret against the greedy oracle: means over worlds, with 95 % bootstrap intervals."
     columns = (
         "world",
@@ -33,14 +33,14 @@ def regret_table(summary: pl.DataFrame) -> Table:
         "regret against the best subset",
     )
     notes = (
-        "Slopes are least squares over the second half of the rounds; a dash stands where the mean regret is not "
-        "positive: a learner can beat the greedy oracle where greedy is not the best subset.",
+        "Slopes are fitted by least squares over the second half of the rounds; a dash means that the mean regret is "
+        "not positive: a learner can beat the greedy oracle if greedy does not find the best subset.",
     )
     return Table("regret", caption, columns, tuple(_regret_row(row) for row in summary.to_dicts()), notes)
 
 
 def bound_table(bounds: pl.DataFrame) -> Table:
-    """Lay out the oracle and Lemma 1's bound for each world: `bounds` of the regret laboratory."""
+    """Format the oracle and Lemma 1's bound for each world: `bounds` of the regret experiments."""
     caption = "The greedy oracle, and Lemma 1's bound with the paper's constants, for each world."
     columns = (
         "world",
@@ -59,13 +59,13 @@ def bound_table(bounds: pl.DataFrame) -> Table:
 
 
 def figure_regret(frame: pl.DataFrame) -> Figure:
-    """Draw the relative regret per round of each learner against the round, in logarithms: a panel for each world."""
+    """Plot the relative regret per round of each learner on logarithmic axes: a panel for each world."""
     means = _means(frame, "relative_regret").with_columns(lost=pl.col("relative_regret") / pl.col("round"))
     last = means.filter(pl.col("round") == pl.col("rounds")).to_dicts()
     described = "; ".join(f"{_world(row)}: {row['learner']} {_decimals(row['lost'])}" for row in last)
     caption = (
-        "Share of the oracle's reward lost so far, mean over worlds. A flat line is linear regret: nothing is learned; "
-        "parallel to the dashed line is √T."
+        "Share of the oracle's reward lost so far, mean over worlds. A flat line is linear regret, that is, no "
+        "learning; a line parallel to the dashed one is √T."
     )
     n_rows = ceil(means.select(WORLD).n_unique() / PANELS_PER_ROW)
     texts, inches = (caption, described), (9.0, 1.2 + 2.5 * n_rows)
@@ -73,18 +73,19 @@ def figure_regret(frame: pl.DataFrame) -> Figure:
 
 
 def figure_bound(frame: pl.DataFrame, curves: pl.DataFrame) -> Figure:
-    """Draw Lemma 1's bound (`curves`: dim, size, alpha, round, bound) over T, and what Thompson sampling really lost.
+    """Plot Lemma 1's bound (`curves`: dim, size, alpha, round, bound) over T, and what Thompson sampling really lost.
 
-    Measured are the worlds that differ from the first only in α, against the best subset.
+    Measured regret is shown for the worlds that differ from the first only in α, against the best subset.
     """
     band = curves.group_by("round").agg(low=pl.col("bound").min(), high=pl.col("bound").max()).sort("round")
     same = [pl.col(name) == frame[name][0] for name in WORLD if name != "alpha"]
     measured = _means(frame.filter(pl.col("learner") == SAMPLER, *same), "optimum_regret").sort("alpha", "round")
     last = measured.filter(pl.col("round") == pl.col("rounds"))
-    described = "; ".join(f"{_world(row)}: measured {_short(row['optimum_regret'])}" for row in last.to_dicts())
+    described = "; ".join(f"{_world(row)}: measured {_compact(row['optimum_regret'])}" for row in last.to_dicts())
     caption = (
         "Lemma 1's bound over all worlds of the run (band), the line T·C that needs no proof, and the measured regret "
-        f"of `{SAMPLER}` against the best subset, by α. The bound says something only right of where it meets the line."
+        f"of `{SAMPLER}` against the best subset, by α. The bound is informative only to the right of "
+        "where it crosses the line."
     )
     texts = caption, described or f"no measured regret of {SAMPLER}"
     return draw_figure("figure-regret-bound", texts, lambda canvas: _draw_bound(canvas, band, measured), (6.5, 5.0))
@@ -109,7 +110,7 @@ def _draw_growth(canvas: "Canvas", means: pl.DataFrame, n_rows: int) -> None:
 
 
 def _draw_learner(axes: "Axes", part: pl.DataFrame, series: int) -> None:
-    """Draw one learner; markers of different learners stand apart, because their lines may lie on one another."""
+    """Plot one learner; markers of different learners are offset, because their lines may coincide."""
     color, marker = SERIES[series % len(SERIES)], MARKERS[series % len(MARKERS)]
     label = part["learner"][0] if part.height else None
     (line,) = axes.plot(part["round"].to_list(), part["lost"].to_list(), color=color, marker=marker, label=label)
@@ -118,9 +119,11 @@ def _draw_learner(axes: "Axes", part: pl.DataFrame, series: int) -> None:
 
 def _draw_bound(canvas: "Canvas", band: pl.DataFrame, measured: pl.DataFrame) -> None:
     axes = canvas.subplots()
-    at = band["round"].to_list()
-    axes.fill_between(at, band["low"].to_list(), band["high"].to_list(), color=SERIES[3], alpha=0.5, label="Lemma 1")
-    axes.plot(at, at, color=INK, linestyle=":", label="T·C with C = 1")
+    rounds = band["round"].to_list()
+    axes.fill_between(
+        rounds, band["low"].to_list(), band["high"].to_list(), color=SERIES[3], alpha=0.5, label="Lemma 1"
+    )
+    axes.plot(rounds, rounds, color=INK, linestyle=":", label="T·C with C = 1")
     for series, part in enumerate(measured.partition_by("alpha", maintain_order=True)):
         positive = part.filter(pl.col("optimum_regret") > 0)
         label = f"measured, α = {part['alpha'][0]:g}"
@@ -142,12 +145,12 @@ def _regret_row(row: dict[str, Any]) -> tuple[Cell, ...]:
         _world(row),
         row["learner"],
         _decimals(row["relative_regret"] / rounds),
-        _between(row["relative_regret_low"] / rounds, row["relative_regret_high"] / rounds),
+        _range(row["relative_regret_low"] / rounds, row["relative_regret_high"] / rounds),
         _decimals(row["relative_slope"]),
-        _between(row["relative_slope_low"], row["relative_slope_high"]),
+        _range(row["relative_slope_low"], row["relative_slope_high"]),
         _decimals(row["slope"]),
-        _short(row["regret"]),
-        _short(row["optimum_regret"]),
+        _compact(row["regret"]),
+        _compact(row["optimum_regret"]),
     )
 
 
@@ -156,15 +159,15 @@ def _bound_row(row: dict[str, Any]) -> tuple[Cell, ...]:
         _world(row),
         _decimals(row["greedy_is_optimum"]),
         _decimals(row["greedy_share"]),
-        *(_short(row[name]) for name in ("largest_reward", "least_ceiling", "margin_dimension", "confidence_width")),
-        _short(row["bound"]),
-        _short(row["bound"] / row["trivial_bound"]),
-        _short(row["first_meaningful_round"]),
+        *(_compact(row[name]) for name in ("largest_reward", "least_ceiling", "margin_dimension", "confidence_width")),
+        _compact(row["bound"]),
+        _compact(row["bound"] / row["trivial_bound"]),
+        _compact(row["first_meaningful_round"]),
     )
 
 
 def _world(row: dict[str, Any]) -> str:
-    """Name a world by d, s and α, and by what it does not share with the theorem."""
+    """Name a world by d, s and α, and by how it departs from the theorem."""
     free = "" if isfinite(row["radius"]) else ", ‖θ*‖ free"
     return f"d = {row['dim']}, s = {row['size']}, α = {row['alpha']:g}{free}{', withdrawn' * row['withdraws']}"
 
@@ -173,9 +176,9 @@ def _decimals(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}".replace("-", "−")
 
 
-def _between(low: float | None, high: float | None) -> str:
+def _range(low: float | None, high: float | None) -> str:
     return "–" if low is None else f"{_decimals(low)} to {_decimals(high)}"
 
 
-def _short(value: float | None) -> str:
+def _compact(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}".replace("-", "−") if abs(value) < 1e5 else f"{value:.2e}"

@@ -1,4 +1,4 @@
-"""Tables 1, 2 and 3 of the paper with our numbers: first as data for programs, then laid out for a report."""
+"""Tables 1, 2 and 3 of the paper with our numbers, as data and as tables of a report."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,25 +7,25 @@ import polars as pl
 
 from slatewise.data.tables import DataError
 from slatewise.report import paper
-from slatewise.report.parts import COUNT, DENSITY, PERCENT, SAMPLE_COUNT, Cell, Comparison, Table
+from slatewise.report.document import COUNT, DENSITY, PERCENT, SAMPLE_COUNT, Cell, Comparison, Table
 
 COUNTS = ("users", "items", "interactions", "categories")
 
 
 def table1_rows(descriptions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Put `Dataset.describe()` of each data set beside the paper's Table 1: `{"dataset", …, "sample_of", "paper"}`."""
+    """Compare `Dataset.describe()` with the paper's Table 1; rows are `{"dataset", …, "sample_of", "paper"}`."""
     rows = []
-    for found in descriptions:
-        name = str(found["name"])
+    for description in descriptions:
+        name = str(description["name"])
         column = paper.column_of(name)
-        numbers = {key: found[key] for key in (*COUNTS, "density")}
-        beside = None if column is None else paper.TABLE_1[column]
-        rows.append({"dataset": name, **numbers, "sample_of": paper.SAMPLES.get(name), "paper": beside})
+        numbers = {key: description[key] for key in (*COUNTS, "density")}
+        published = None if column is None else paper.TABLE_1[column]
+        rows.append({"dataset": name, **numbers, "sample_of": paper.SAMPLES.get(name), "paper": published})
     return rows
 
 
 def table1(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Lay out Table 1: what the data sets hold once only positive ratings are kept."""
+    """Format Table 1: what the data sets contain once only positive ratings are kept."""
     columns = ("Data set", "Users", "Items", "Interactions", "Categories", "Density")
     body = tuple(_table1_row(row) for row in rows)
     notes = ["After each number: the paper's, then ours minus the paper's."]
@@ -34,10 +34,12 @@ def table1(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def table2_json(summary: pl.DataFrame, dataset: str, n_splits: int) -> dict[str, Any]:
-    """Return Table 2 of one data set for programs: means, `sd` over splits, and `paper`, None where it has no row."""
-    found = summary.filter(pl.col("dataset") == dataset)
-    if found.is_empty():
-        raise DataError(f"no results for data set {dataset!r}; there are: {', '.join(summary['dataset'].unique())}")
+    """Return Table 2 of a data set as data: means, `sd` over splits, and `paper`, None if it has no such row."""
+    rows_of_dataset = summary.filter(pl.col("dataset") == dataset)
+    if rows_of_dataset.is_empty():
+        raise DataError(
+            f"there are no results for the data set {dataset!r}, only for {', '.join(summary['dataset'].unique())}"
+        )
     rows = [
         {
             "policy": row["policy"],
@@ -45,13 +47,13 @@ def table2_json(summary: pl.DataFrame, dataset: str, n_splits: int) -> dict[str,
             "sd": {metric: _rounded(row.get(f"{metric} sd")) for metric in paper.METRICS},
             "paper": paper.published(dataset, row["policy"]),
         }
-        for row in found.iter_rows(named=True)
+        for row in rows_of_dataset.iter_rows(named=True)
     ]
     return {"dataset": dataset, "splits": n_splits, "rows": rows}
 
 
 def table2(results: Mapping[str, Any]) -> Table:
-    """Lay out what `table2_json` returns."""
+    """Format what `table2_json` returns."""
     dataset, n_splits = results["dataset"], results["splits"]
     splits = "one split" if n_splits == 1 else f"mean ± standard deviation over {n_splits} splits"
     notes = [
@@ -68,7 +70,7 @@ def table3_rows(summary: pl.DataFrame, dataset: str) -> list[dict[str, Any]]:
     """Return in percent how much better DC²B is than each other policy, by the means over splits.
 
     A row is `{"policy", "p@50", "diversity", "f", "paper"}`. A tuned policy is compared with DC²B tuned, and left out
-    where that was not run.
+    if that was not run.
     """
     rows = {row["policy"]: row for row in table2_json(summary, dataset, 0)["rows"]}
     if "dc2b" not in rows:
@@ -85,7 +87,7 @@ def table3_rows(summary: pl.DataFrame, dataset: str) -> list[dict[str, Any]]:
 
 
 def table3(rows: Sequence[Mapping[str, Any]], dataset: str) -> Table:
-    """Lay out what `table3_rows` returns."""
+    """Format what `table3_rows` returns."""
     columns = ("DC²B against", *(paper.METRIC_TITLES[metric] for metric in paper.IMPROVED_METRICS))
     caption = f"Table 3. Relative improvements of DC²B on {paper.title_of(dataset)}"
     notes = (
@@ -96,22 +98,22 @@ def table3(rows: Sequence[Mapping[str, Any]], dataset: str) -> Table:
 
 
 def _table1_row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
-    beside = row["paper"] or {}
+    published = row["paper"] or {}
     count = SAMPLE_COUNT if row["sample_of"] else COUNT
     formats = {**dict.fromkeys(COUNTS, count), "density": DENSITY}
-    cells = (Comparison(row[key], beside.get(key), format=chosen) for key, chosen in formats.items())
+    cells = (Comparison(row[key], published.get(key), format=chosen) for key, chosen in formats.items())
     return (paper.title_of(row["dataset"]), *cells)
 
 
 def _table2_row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
-    beside = row["paper"] or {}
-    cells = (Comparison(row[key], beside.get(key), row["sd"][key]) for key in paper.METRICS)
+    published = row["paper"] or {}
+    cells = (Comparison(row[key], published.get(key), row["sd"][key]) for key in paper.METRICS)
     return (paper.policy_title(row["policy"]), *cells)
 
 
 def _table3_row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
-    beside = row["paper"] or {}
-    cells = (Comparison(row[key], beside.get(key), format=PERCENT) for key in paper.IMPROVED_METRICS)
+    published = row["paper"] or {}
+    cells = (Comparison(row[key], published.get(key), format=PERCENT) for key in paper.IMPROVED_METRICS)
     return (paper.policy_title(row["policy"]), *cells)
 
 
@@ -123,7 +125,7 @@ def _notes_on(dataset: str, table: str) -> list[str]:
 
 def _sample_note(dataset: str) -> str:
     full = paper.DATASET_TITLES[paper.SAMPLES[dataset]]
-    return f"{dataset} is a sample of {full}; the paper's numbers beside it are for the full set."
+    return f"{dataset} is a sample of {full}; the paper's numbers are for the full set."
 
 
 def _improvement(ours: float | None, baseline: float | None) -> float | None:

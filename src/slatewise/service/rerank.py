@@ -13,6 +13,7 @@ from slatewise.recommender.types import RequestError
 from slatewise.service.http import JsonResponse, to_json
 from slatewise.service.schemas import MAX_VECTOR_NUMBERS, RankedItem, RankedVector, RerankBody, RerankResults
 from slatewise.service.state import ServiceState
+from slatewise.slates import diversify
 
 
 async def rerank(state: ServiceState, _: Request, body: RerankBody) -> Response:
@@ -31,8 +32,6 @@ def _reranked(catalog: Catalog, body: RerankBody) -> bytes:
         raise RequestError("send either items of the catalog, or vectors or categories for each score")
     features = _sent_features(body) if body.items is None else _catalog_features(catalog, body.items)
     _check_lengths(body, features)
-    from slatewise.slates import diversify
-
     options: dict[str, Any] = {} if body.method is None else {"method": body.method}
     try:
         chosen = diversify(np.array(body.scores), **features, k=body.k, diversity=body.diversity, **options)

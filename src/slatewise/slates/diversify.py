@@ -52,25 +52,33 @@ def diversify(
 
     Parameters
     ----------
-    scores : how relevant each item is, (n_items,); lists and arrays of finite numbers.
-    vectors : item vectors (n_items, dim) for "dpp" and "mmr", of any length; float32 is used as it is.
-    categories : for "overlap", one entry per item: names in a list, "A|B" or None, or indicators (n_items, n_categories).
-    k : how many items to choose; fewer come back if there are fewer.
-    diversity : 0 (the best scores) to 1 (as varied as possible).
-    method : with D for diversity and z for scores standardized to mean 0 and deviation 1, the gain of an item is
+    scores : array_like
+        How relevant each item is, (n_items,): a list or an array of finite numbers.
+    vectors : array_like, optional
+        Item vectors (n_items, dim) of any length, for "dpp" and "mmr"; they are used in float32 and not copied if they
+        are float32 already.
+    categories : sequence, optional
+        For "overlap", one entry per item: a list of names, "A|B" or None; or indicators (n_items, n_categories).
+    k : int
+        How many items to choose; fewer come back if there are fewer.
+    diversity : float
+        From 0, the best scores whatever the method, to 1, as varied as possible.
+    method : {"overlap", "dpp", "mmr"}, optional
+        With D for diversity and z for the scores standardized to mean 0 and deviation 1, an item gains
 
-        * "overlap": (1 − D)·z − D·(summed Jaccard similarity of categories with the items chosen before);
-        * "dpp": 2(1 − D)·z + log ρ², ρ² the squared length of what is left of the unit vector outside the span of the
+        * "overlap": (1 − D)·z − D·(summed Jaccard similarity of its categories with those of the items chosen before);
+        * "dpp": 2(1 − D)·z + log ρ², where ρ is the length of what is left of its unit vector outside the span of the
           items chosen before: the greedy search for the most probable set of a determinantal point process;
-        * "mmr": (1 − D)·score − D·(largest cosine with an item chosen before, or 0 if all are negative): maximal
-          marginal relevance, on the scores as they are, so give them on a scale like that of cosines.
+        * "mmr": (1 − D)·score − D·(largest cosine with an item chosen before, 0 if all are negative): maximal marginal
+          relevance. It takes the scores as they are, so give them on a scale like that of cosines.
 
-        The default is "overlap" with categories, else "dpp". With D = 0 the best scores come back, whatever the
-        method. Gains that are equal to rounding go to the lowest index; zero vectors come last in "dpp".
+        The default is "overlap" if there are categories, else "dpp". Gains that are equal to rounding go to the lowest
+        index; zero vectors come last in "dpp" and are similar to nothing in "mmr".
 
     Returns
     -------
-    Diversified : `indices` (min(k, n_items),), best first, and their `gains`.
+    Diversified
+        `indices` (min(k, n_items),), best first, and their `gains`.
 
     Examples
     --------
@@ -81,6 +89,7 @@ def diversify(
     >>> indices, gains = diversify(scores, vectors=[[1, 0], [1, 0], [0, 1], [1, 1]], k=2, method="mmr")
     >>> indices.tolist(), gains.round(2).tolist()
     ([0, 2], [0.45, 0.35])
+
     """
     values = _scores(scores)
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
@@ -152,12 +161,11 @@ def _scores(scores: ArrayLike) -> Floats:
 
 
 def _vectors(method: str, vectors: Any, n_items: int) -> Vectors:
-    """Return finite vectors, float32 as they are and all others in float64."""
+    """Return finite vectors in float32."""
     if vectors is None:
         raise ValueError(f"method {method!r} needs vectors; pass vectors=, or categories= with method 'overlap'")
     try:
-        table = np.asarray(vectors)
-        table = read_only(table, np.float32 if table.dtype == np.float32 else np.float64)
+        table = read_only(np.asarray(vectors), np.float32)
     except (TypeError, ValueError):
         raise ValueError(f"vectors are not numbers in rows of one length; give ({n_items}, dim)") from None
     if table.ndim != 2 or len(table) != n_items or table.shape[1] == 0:

@@ -36,11 +36,12 @@ from slatewise.slates.rules import (
 )
 from slatewise.slates.scores import (
     TABLE,
-    Blocks,
+    Pass,
     ScoreArguments,
     Scores,
+    bound_blocks,
+    bounds_of_block,
     exact_score,
-    fill_bounds,
     narrow_weights,
     rounding_error,
 )
@@ -103,11 +104,11 @@ def choose_slates(
         weight = weights[user if weights.size > 1 else 0]
         active = (RELEVANCE if weight == 0.0 and kind != VOLUME else kind, weight, noise)
         close_unavailable(available, user, closed, n)
-        blocks = (user, n, rounding_error(scores, user), narrow_weights(scores, user), candidates)
-        if not bound_blocks(scores, blocks, bounds, closed, values):
+        one_pass = (user, n, rounding_error(scores, user), narrow_weights(scores, user), candidates)
+        if not bound_blocks(scores, one_pass, values, (bounds, closed)):
             return user
         memory = (bounds, closed, values, pool, directions)
-        if not choose_slate(scores, (active, vectors, sets), blocks, memory, chosen):
+        if not choose_slate(scores, (active, vectors, sets), one_pass, memory, chosen):
             return user
     return -1
 
@@ -135,32 +136,15 @@ def close_unavailable(available: AvailableArguments, user: int, closed: Words, n
 
 
 @compiled
-def bound_blocks(scores: ScoreArguments, blocks: Blocks, bounds: Floats, closed: Words, values: Floats) -> bool:
-    """Bound every block: the one pass over all items. False if a score of a table is not finite."""
-    for block in range(bounds.size):
-        part = values_of_block(values, block, blocks[1])
-        largest = fill_bounds(scores, blocks, block, part)
-        if closed[block] != 0 or scores[0] == TABLE:
-            largest = -np.inf
-            for place in range(part.size):
-                if not is_closed(closed, block, place):
-                    if not abs(part[place]) < np.inf:
-                        return False
-                    largest = max(largest, part[place])
-        bounds[block] = largest
-    return True
-
-
-@compiled
 def choose_slate(
     scores: ScoreArguments,
     rule: tuple[tuple[int, float, float], Vectors, Words],
-    blocks: Blocks,
+    one_pass: Pass,
     memory: tuple[Floats, Words, Floats, Floats, Floats],
     chosen: tuple[Integers, Floats, Floats],
 ) -> bool:
     """Choose one user's items one by one, and note their gains and own values. False if a score is not finite."""
-    user, n, error, _, candidates = blocks
+    user, _, error, _, candidates = one_pass
     (kind, weight, _), vectors, sets = rule
     bounds, closed, values, pool, directions = memory
     slate, lengths = chosen[0][user], np.zeros(chosen[0].shape[1] + 1)
@@ -183,9 +167,7 @@ def choose_slate(
             reach = bounds[top] - 2.0 * error if turn < 0 else lowest_tie(best) - error - headroom
             if bounds[block] < reach or bounds[block] == -np.inf:
                 continue
-            part = values_of_block(values, block, n)
-            if values.size == BLOCK:
-                fill_bounds(scores, blocks, block, part)
+            part = bounds_of_block(scores, one_pass, block, values)
             bounds[block] = -np.inf
             for place in range(part.size):
                 if is_closed(closed, block, place):
@@ -241,13 +223,6 @@ def place_of_largest(values: Floats, size: int) -> int:
 
 
 @compiled
-def values_of_block(values: Floats, block: int, n: int) -> Floats:
-    """Return the part of memory for the bounds of a block's items: its own, or the same for all blocks."""
-    first = block * BLOCK if values.size > BLOCK else 0
-    return values[first : first + min(BLOCK, n - block * BLOCK)]
-
-
-@compiled
 def is_closed(closed: Words, block: int, place: int) -> bool:
     """Whether an item of a block may not be chosen or is in the pool."""
     return (closed[block] >> np.uint64(place)) & np.uint64(1) == np.uint64(1)
@@ -265,7 +240,7 @@ def lowest_item(pool: Floats, size: int, limit: float) -> int:
 
 @compiled
 def begin_span(pool: Floats, size: int, some_direction: bool) -> None:
-    """Begin a new span: every item gains as on an empty slate. Without a direction so far, zero vectors gain so, too."""
+    """Begin a new span: all items gain as on an empty slate; zero vectors only if the last span had no direction."""
     for place in range(size):
         has_direction = pool[SIZE, place] > 0.0 or not some_direction
         pool[SEEN, place], pool[STATE, place] = 0.0, 1.0 if has_direction else 0.0

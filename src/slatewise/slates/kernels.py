@@ -16,6 +16,9 @@ Vectors = NDArray[np.float32] | NDArray[np.float64]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
+Blocks = tuple[Floats, Words]
+"""Of each block the bound, and the bits of items that are closed: they may not be chosen, or were looked at already."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 BLOCK = 64
@@ -103,43 +106,68 @@ def quadratic_form(vectors: Vectors, item: int, matrix: Floats) -> float:
 
 
 @sums
-def block_bounds(
-    features: NDArray[np.float32], offsets: NDArray[np.float32], weights: NDArray[np.float32], first: int, out: Floats
-) -> float:
-    """Fill in the float32 values w·x_i + o_i of consecutive items from `first` on; return the largest.
+def linear_bounds(
+    features: NDArray[np.float32],
+    offsets: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    values: Floats,
+    out: Blocks,
+) -> None:
+    """Fill in the float32 values w·x_i + o_i, and the largest of each block of 64 rows that are not closed.
 
-    Four rows at a time keep the vector registers busy: this is the one pass over the catalog.
+    values: of all rows, or memory for one block. Four rows at a time keep the vector registers busy: this is the one
+    pass over the catalog.
     """
-    dim, count, row = weights.size, out.size, 0
-    largest = np.float32(-np.inf)
-    while row + 4 <= count:
-        item = first + row
-        a, b, c, d = offsets[item], offsets[item + 1], offsets[item + 2], offsets[item + 3]
-        for coordinate in range(dim):
-            weight = weights[coordinate]
-            a += features[item, coordinate] * weight
-            b += features[item + 1, coordinate] * weight
-            c += features[item + 2, coordinate] * weight
-            d += features[item + 3, coordinate] * weight
-        out[row], out[row + 1], out[row + 2], out[row + 3] = a, b, c, d
-        largest = max(largest, max(max(a, b), max(c, d)))
-        row += 4
-    while row < count:
-        out[row] = single_bound(features, offsets, weights, first + row)
-        largest = max(largest, out[row])
-        row += 1
-    return float(largest)
+    (n_rows, dim), (bounds, closed) = features.shape, out
+    for block in range(bounds.size):
+        first, last = block * BLOCK, min(n_rows, block * BLOCK + BLOCK)
+        shift = first if values.size == BLOCK else 0
+        largest, row = np.float32(-np.inf), first
+        while row + 4 <= last:
+            a = b = c = d = np.float32(0.0)
+            for coordinate in range(dim):
+                a += features[row, coordinate] * weights[coordinate]
+                b += features[row + 1, coordinate] * weights[coordinate]
+                c += features[row + 2, coordinate] * weights[coordinate]
+                d += features[row + 3, coordinate] * weights[coordinate]
+            a, b, c, d = a + offsets[row], b + offsets[row + 1], c + offsets[row + 2], d + offsets[row + 3]
+            values[row - shift], values[row - shift + 1], values[row - shift + 2], values[row - shift + 3] = a, b, c, d
+            largest = max(largest, max(max(a, b), max(c, d)))
+            row += 4
+        while row < last:
+            a = np.float32(0.0)
+            for coordinate in range(dim):
+                a += features[row, coordinate] * weights[coordinate]
+            values[row - shift] = a + offsets[row]
+            largest = max(largest, a + offsets[row])
+            row += 1
+        if closed[block] == 0:
+            bounds[block] = largest
+        else:
+            bounds[block] = largest_open(values[first - shift : last - shift], closed[block])
 
 
 @sums
-def single_bound(
+def linear_bound(
     features: NDArray[np.float32], offsets: NDArray[np.float32], weights: NDArray[np.float32], item: int
 ) -> float:
     """Return the float32 value w·x_i + o_i of one item."""
-    total = offsets[item]
-    for coordinate in range(weights.size):
+    total = np.float32(0.0)
+    for coordinate in range(features.shape[1]):
         total += features[item, coordinate] * weights[coordinate]
-    return float(total)
+    return float(total + offsets[item])
+
+
+@compiled
+def largest_open(values: Floats, closed: np.uint64) -> float:
+    """Return the largest value of a block whose bit is not set; NaN if one of them is not finite."""
+    largest = -np.inf
+    for place in range(values.size):
+        if (closed >> np.uint64(place)) & np.uint64(1) == np.uint64(0):
+            if not abs(values[place]) < np.inf:
+                return np.nan
+            largest = max(largest, values[place])
+    return largest
 
 
 @compiled
@@ -170,10 +198,10 @@ def ones(word: np.uint64) -> int:
     return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@sums
+@compiled
 def all_finite(values: Vectors) -> bool:
-    """Whether no number (n,) is NaN or infinite: x − x is 0 for all others."""
-    total = values[0] - values[0]
+    """Whether no number (n,) is NaN or infinite."""
+    n_others = 0
     for place in range(values.size):
-        total += values[place] - values[place]
-    return bool(total == 0.0)
+        n_others += not abs(values[place]) < np.inf
+    return n_others == 0

@@ -107,7 +107,7 @@ def mean_cosine(vectors: Vectors, weight: float) -> Rule:
 
 
 def largest_cosine(vectors: Vectors, weight: float) -> Rule:
-    """Loss: weight times the largest cosine with a chosen item, 0 if all are negative (Carbonell and Goldstein 1998)."""
+    """Loss: weight times the largest cosine with a chosen item, 0 if all are negative: maximal marginal relevance."""
     return Rule(LARGEST_COSINE, np.array([weight], dtype=np.float64), vectors=vectors)
 
 
@@ -132,7 +132,7 @@ def first_gain(rule: tuple[int, float, float], size: float) -> float:
 def fill_first_gains(rule: tuple[int, float, float], vectors: Vectors, items: Integers, gains: Floats) -> None:
     """Fill in what variety adds to some items on an empty slate."""
     for place in range(items.size):
-        size = squared_length(vectors, items[place]) if rule[0] == VOLUME or rule[0] == ENTROPY else 0.0
+        size = squared_length(vectors, items[place]) if rule[0] in (VOLUME, ENTROPY) else 0.0
         gains[place] = first_gain(rule, size)
 
 
@@ -188,14 +188,14 @@ def add_direction(rule: tuple[int, float, float], vectors: Vectors, item: int, d
     """Add what a chosen item contributes to the directions (k, dim), of which `count` are in use; return the new count.
 
     Volume: its part outside the span of the others, of length one (Gram-Schmidt, twice, is orthogonal to rounding).
-    Entropy: Ax / √(σ² + xᵀAx), A = I − Σ vvᵀ over the directions so far, which is (I + X_SᵀX_S/σ²)⁻¹ (Sherman-Morrison).
+    Entropy: Ax / √(σ² + xᵀAx), where A = I − Σ vvᵀ over the directions so far is (I + X_SᵀX_S/σ²)⁻¹ (Sherman-Morrison).
     Cosines: its unit vector.
     """
     kind, _, noise = rule
     direction = directions[count]
     for coordinate in range(direction.size):
         direction[coordinate] = vectors[item, coordinate]
-    if kind == VOLUME or kind == ENTROPY:
+    if kind in (VOLUME, ENTROPY):
         for _ in range(2 if kind == VOLUME else 1):
             remove_projections(directions, count)
     along = product(vectors, item, direction) if kind == ENTROPY else product(directions, count, direction)

@@ -16,13 +16,15 @@ from slatewise.compiled import compiled
 from slatewise.slates.kernels import (
     BLOCK,
     UNIT,
+    Blocks,
     Floats,
     Integers,
-    block_bounds,
+    largest_open,
+    linear_bound,
+    linear_bounds,
     product,
     quadratic_form,
     read_only,
-    single_bound,
     squared_lengths,
 )
 
@@ -38,8 +40,8 @@ NO_MATRIX = np.zeros((0, 0, 0))
 
 ScoreArguments = tuple[int, Floats, Floats, NDArray[np.float32], NDArray[np.float32], Floats, float, float, float]
 
-Blocks = tuple[int, int, float, NDArray[np.float32], Integers]
-"""User, number of items, rounding error, weights in float32, and candidates if not all items are: for one user."""
+Pass = tuple[int, int, float, NDArray[np.float32], Integers]
+"""For one user: number, how many items, rounding error, weights in float32, and candidates if not all items are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,22 +157,50 @@ def narrow_weights(scores: ScoreArguments, user: int) -> NDArray[np.float32]:
 
 
 @compiled
-def fill_bounds(scores: ScoreArguments, blocks: Blocks, block: int, bounds: Floats) -> float:
-    """Fill in what the items of a block can gain, up to the rounding error; return the largest.
+def bound_blocks(scores: ScoreArguments, one_pass: Pass, values: Floats, out: Blocks) -> bool:
+    """Fill in what items can gain, up to the rounding error, and the largest of each block.
 
-    Sums that float32 cannot hold bound nothing: the error is infinite then, whatever the bound.
+    values: of all items, or memory for one block. Sums that float32 cannot hold bound nothing: their error is infinite,
+    whatever the bound. False if the score of an available item in a table is not finite.
     """
-    kind, values, _, features, offsets, _, _, _, _ = scores
-    user, _, error, weights, candidates = blocks
-    first = block * BLOCK
-    if kind != TABLE and candidates.size == 0 and error < np.inf:
-        return block_bounds(features, offsets, weights, first, bounds)
-    largest, row = -np.inf, user if values.shape[0] > 1 else 0
-    for place in range(bounds.size):
-        item = first + place if candidates.size == 0 else candidates[first + place]
-        if kind == TABLE:
-            bounds[place] = values[row, item]
-        else:
-            bounds[place] = single_bound(features, offsets, weights, item) if error < np.inf else 0.0
-        largest = max(largest, bounds[place])
-    return largest
+    _, n, error, weights, candidates = one_pass
+    bounds, closed = out
+    if scores[0] != TABLE and candidates.size == 0 and error < np.inf:
+        linear_bounds(scores[3], scores[4], weights, values, out)
+        return True
+    for block in range(bounds.size):
+        part = values_of_block(values, block, n)
+        for place in range(part.size):
+            part[place] = bound_of(scores, one_pass, block * BLOCK + place)
+        bounds[block] = largest_open(part, closed[block])
+        if np.isnan(bounds[block]):
+            return False
+    return True
+
+
+@compiled
+def bound_of(scores: ScoreArguments, one_pass: Pass, position: int) -> float:
+    """Return what the item at one position can gain, up to the rounding error."""
+    kind, table, _, features, offsets, _, _, _, _ = scores
+    user, _, error, weights, candidates = one_pass
+    item = candidates[position] if candidates.size > 0 else position
+    if kind == TABLE:
+        return table[user if table.shape[0] > 1 else 0, item]
+    return linear_bound(features, offsets, weights, item) if error < np.inf else 0.0
+
+
+@compiled
+def bounds_of_block(scores: ScoreArguments, one_pass: Pass, block: int, values: Floats) -> Floats:
+    """Return what the items of a block can gain: as kept, or worked out again where values is memory for one block."""
+    part = values_of_block(values, block, one_pass[1])
+    if values.size == BLOCK:
+        for place in range(part.size):
+            part[place] = bound_of(scores, one_pass, block * BLOCK + place)
+    return part
+
+
+@compiled
+def values_of_block(values: Floats, block: int, n: int) -> Floats:
+    """Return the part of memory for the values of a block's items: its own, or the same for all blocks."""
+    first = block * BLOCK if values.size > BLOCK else 0
+    return values[first : first + min(BLOCK, n - block * BLOCK)]

@@ -1,4 +1,4 @@
-"""Which data a command works on: a named data set, or one's own tables."""
+"""Options that choose the data of a command: a named data set, or the user's own tables."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 @dataclass(frozen=True)
 class OwnTables:
-    """The files of one's own data and how to read them."""
+    """The user's own files and how to read them."""
 
     interactions: Path | None
     items: Path | None
@@ -33,12 +33,12 @@ class OwnTables:
 
 
 def load_dataset(data: str | None, own: OwnTables) -> "Dataset":
-    """Load what the options name, and tell what had to be cleaned up."""
+    """Load what the options name, and report what had to be cleaned up."""
     if (data is None) == (own.interactions is None):
-        raise typer.BadParameter("give either --data NAME or --interactions FILE")
+        raise typer.BadParameter("use either --data NAME or --interactions FILE")
     if data is not None:
         if own.items is not None or own.positive is not None:
-            raise typer.BadParameter("--items and --positive go with --interactions; a named data set has its own")
+            raise typer.BadParameter("--items and --positive require --interactions; a named data set has its own")
         from slatewise.data.sources import load
 
         with transfer(data) as progress:

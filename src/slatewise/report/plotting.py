@@ -1,8 +1,8 @@
-"""How figures are drawn: one style, and two forms, SVG and PNG, made by matplotlib.
+"""How figures are plotted: one style and two formats, SVG and PNG, by matplotlib.
 
-An SVG is made to stand inside a page: no background, text and axes in the page's own text colour, series in the CSS
-variables `--series-1` to `--series-4`, whose defaults are colour-blind-safe (after Okabe and Ito). The same figure
-drawn twice is the same bytes.
+An SVG is meant to be embedded in a page: no background, text and axes in the page's own text color, series in the CSS
+variables `--series-1` to `--series-4`, whose defaults are safe for color blindness (after Okabe and Ito). Plotting the
+same figure twice yields the same bytes.
 """
 
 import io
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 INK = "#1b1f24"
 SERIES = ("#0072b2", "#c65a00", "#00845f", "#a8508f")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h", "p")
-INKED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
+INK_PARAMETERS = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
 STYLE: Any = {
     "font.size": 12,
     "font.family": "sans-serif",
@@ -35,7 +35,7 @@ STYLE: Any = {
     "lines.markersize": 6.5,
     "svg.fonttype": "none",
     "svg.hashsalt": "slatewise",
-    **dict.fromkeys(INKED, INK),
+    **dict.fromkeys(INK_PARAMETERS, INK),
 }
 NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 OWN_THEME = (
@@ -46,7 +46,7 @@ OWN_THEME = (
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawn figure: file name, caption, a description for those who cannot see it, and its two forms."""
+    """A plotted figure: file name, caption, a description for those who cannot see it, and its two formats."""
 
     name: str
     caption: str
@@ -63,7 +63,7 @@ class Figure:
 def draw_figure(
     name: str, texts: tuple[str, str], draw: Callable[["Canvas"], None], inches: tuple[float, float]
 ) -> Figure:
-    """Let `draw` fill an empty canvas and keep the result; `texts` are the caption and the description."""
+    """Plot a figure with `draw`, which fills an empty canvas; `texts` are the caption and the description."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure as Canvas
@@ -76,13 +76,13 @@ def draw_figure(
         svg, png = io.StringIO(), io.BytesIO()
         canvas.savefig(svg, format="svg", transparent=True, metadata=NO_METADATA)
         canvas.savefig(png, format="png", dpi=160, facecolor="white", metadata={"Software": None})
-    return Figure(name, *texts, _for_a_page(svg.getvalue(), name, texts[1]), png.getvalue())
+    return Figure(name, *texts, _embeddable(svg.getvalue(), name, texts[1]), png.getvalue())
 
 
 def draw_line(
     axes: "Axes", points: tuple[pl.Series, pl.Series, pl.Series], series: int, label: str | None = None
 ) -> None:
-    """Draw one series of x, y and the deviation of y (null for none), in its own colour, marker and name."""
+    """Plot a series of x, y and the standard deviation of y (null for none) in its own color and marker."""
     x, y, deviation = (column.to_list() for column in points)
     spread = [value or 0.0 for value in deviation]
     color, marker = SERIES[series % len(SERIES)], MARKERS[series % len(MARKERS)]
@@ -90,13 +90,13 @@ def draw_line(
 
 
 def over_splits(frame: pl.DataFrame, keys: list[str], metrics: tuple[str, ...]) -> pl.DataFrame:
-    """Give the mean (`p@50`) and the standard deviation (`p@50 sd`) of metrics over splits, sorted by the keys."""
+    """Return the mean (`p@50`) and the standard deviation (`p@50 sd`) of metrics over splits, sorted by the keys."""
     numbers = pl.col(*metrics)
     return frame.group_by(keys).agg(numbers.mean(), numbers.std(ddof=1).name.suffix(" sd")).sort(keys)
 
 
-def _for_a_page(svg: str, name: str, description: str) -> str:
-    """Drop what only files need, make ids unique to the figure, and hand colours over to the page."""
+def _embeddable(svg: str, name: str, description: str) -> str:
+    """Remove what only files need, make ids unique to the figure, and leave colors to the page."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     svg = svg.replace(INK, "currentColor")

@@ -1,18 +1,18 @@
-"""What a report is made of: numbers beside the paper's, tables, sections; and tables as CSV and Markdown."""
+"""The parts of a report: comparisons with the paper, tables, sections; and tables as CSV and Markdown."""
 
 import csv
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from slatewise.report.drawing import Figure
+from slatewise.report.plotting import Figure
 
 MINUS = "−"
 
 
 @dataclass(frozen=True)
 class Format:
-    """How a kind of number is written, and from which difference on it is marked (None: never)."""
+    """How a kind of number is formatted, and above which difference it is marked (None: never)."""
 
     decimals: int = 4
     unit: str = ""
@@ -21,7 +21,7 @@ class Format:
     notable: float | None = None
 
     def write(self, value: float | None, signed: bool | None = None) -> str:
-        """Write a number with a true minus sign; a value that is not there is a dash."""
+        """Format a number with a true minus sign; a missing value is a dash."""
         if value is None:
             return "–"
         sign = "+" if (self.signed if signed is None else signed) else ""
@@ -39,7 +39,7 @@ DENSITY = Format(decimals=2, unit="\u00a0%", scale=100)
 
 @dataclass(frozen=True)
 class Comparison:
-    """One number of ours, its standard deviation over splits, and the paper's number."""
+    """Our value, its standard deviation over splits, and the paper's value."""
 
     ours: float | None
     paper: float | None = None
@@ -59,12 +59,12 @@ class Comparison:
 
     @property
     def mark(self) -> str:
-        """A sign before a notable difference, so that colour is not needed to see it."""
+        """A sign before a notable difference, so that it can be seen without color."""
         return ("▲ " if (self.difference or 0) > 0 else "▼ ") if self.is_notable else ""
 
     @property
     def ours_text(self) -> str:
-        """Our mean, and ± the standard deviation where there is one."""
+        """Our mean, and ± the standard deviation if there is one."""
         spread = "" if self.sd is None else f" ± {self.format.write(self.sd, signed=False)}"
         return self.format.write(self.ours) + spread
 
@@ -74,7 +74,7 @@ Cell = str | int | float | Comparison | None
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a file name, a caption, notes below it, and a head for each column; the first column names rows."""
+    """A table with a file name, a caption, column headers and notes; the first column names the rows."""
 
     name: str
     caption: str
@@ -95,7 +95,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """Results with everything that is needed to make them again; nothing in it depends on the time of day."""
+    """Results with everything needed to reproduce them; nothing in it depends on the time of day."""
 
     title: str
     command: str
@@ -118,15 +118,15 @@ class Report:
 
 
 def plain(cell: str | float | None) -> str:
-    """Write a cell that is not a comparison; a number that is not whole gets four decimals."""
+    """Format a cell that is not a comparison; a fractional number gets four decimals."""
     if cell is None or isinstance(cell, float):
         return SHARE.write(cell)
     return f"{cell:,}" if isinstance(cell, int) else str(cell)
 
 
 def csv_text(table: Table) -> str:
-    """Write a table as CSV: a comparison becomes columns for ours, its deviation, the paper and the difference."""
-    columns = [_spread(name, [row[at] for row in table.rows]) for at, name in enumerate(table.columns)]
+    """Format a table as CSV: a comparison becomes columns for ours, its deviation, the paper and the difference."""
+    columns = [_csv_columns(name, [row[index] for row in table.rows]) for index, name in enumerate(table.columns)]
     flat = [(name, values) for column in columns for name, values in column.items()]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -136,25 +136,25 @@ def csv_text(table: Table) -> str:
 
 
 def markdown_table(table: Table) -> str:
-    """Write a table as Markdown; a comparison reads `ours ± sd (paper, difference)`, notable differences in bold."""
+    """Format a table as Markdown; a comparison reads `ours ± sd (paper, difference)`, notable differences in bold."""
     lines = [_markdown_row(table.columns), _markdown_row(["---", *["---:"] * (len(table.columns) - 1)])]
     lines += [_markdown_row([_markdown_cell(cell) for cell in row]) for row in table.rows]
     notes = [f"\n{note}" for note in table.notes]
     return "\n".join([f"**{table.caption}**\n", *lines, *notes]) + "\n"
 
 
-def _spread(name: str, cells: list[Cell]) -> dict[str, list[object]]:
-    """Give the CSV columns of one column, without those that would stay empty."""
+def _csv_columns(name: str, cells: list[Cell]) -> dict[str, list[object]]:
+    """Return the CSV columns of a table column, without those that would be empty."""
     if not any(isinstance(cell, Comparison) for cell in cells):
         return {name: [_rounded(cell) for cell in cells]}
     pairs = [cell if isinstance(cell, Comparison) else Comparison(None) for cell in cells]
-    spread: dict[str, list[object]] = {
+    columns: dict[str, list[object]] = {
         name: [_rounded(pair.ours) for pair in pairs],
         f"{name} sd": [_rounded(pair.sd) for pair in pairs],
         f"{name} paper": [_rounded(pair.paper) for pair in pairs],
         f"{name} difference": [_rounded(pair.difference) for pair in pairs],
     }
-    return {key: values for key, values in spread.items() if key == name or any(value != "" for value in values)}
+    return {key: values for key, values in columns.items() if key == name or any(value != "" for value in values)}
 
 
 def _rounded(value: object) -> object:

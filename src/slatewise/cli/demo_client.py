@@ -1,0 +1,99 @@
+"""The client of the demo: opens a browser if there is a desktop, or checks the service from end to end."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import webbrowser
+from http.client import HTTPConnection, HTTPException
+from typing import Any
+from uuid import uuid4
+
+from slatewise.cli.console import stdout
+
+TIMEOUT_SECONDS = 30.0
+DESKTOP_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+class DemoClient(threading.Thread):
+    """Waits until the service is ready, then opens the page or checks the service.
+
+    check: request a slate, click, request another, and stop the service; `problem` then says what went wrong, or is
+    None. browse: open the page.
+    """
+
+    def __init__(self, port: int, *, check: bool, browse: bool) -> None:
+        super().__init__(daemon=True)
+        self.port, self.check, self.browse = port, check, browse
+        self.problem: str | None = "the check did not finish"
+
+    @property
+    def address(self) -> str:
+        """The address of the page."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def run(self) -> None:
+        """Wait for the service, then check it or open the page."""
+        try:
+            self._wait()
+            if self.check:
+                stdout.print(_check(self.port), markup=False, soft_wrap=True)
+            elif self.browse and has_desktop():
+                webbrowser.open(self.address)
+            self.problem = None
+        except (OSError, HTTPException, ValueError, LookupError) as error:
+            self.problem = str(error) or type(error).__name__
+        finally:
+            if self.check:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    def _wait(self) -> None:
+        end = time.monotonic() + TIMEOUT_SECONDS
+        while True:
+            try:
+                _request(self.port, "GET", "/health/ready")
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
+
+def has_desktop() -> bool:
+    """Whether a browser with a window can be opened here."""
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in DESKTOP_VARIABLES)
+
+
+def _check(port: int) -> str:
+    """Act as a new user: get a slate, click its first item, and check that the next slate is different."""
+    user = f"check-{uuid4().hex}"
+    _request(port, "GET", "/")
+    first = _request(port, "POST", "/v1/slates", {"user": user})
+    clicked = first["items"][0]
+    _request(port, "POST", "/v1/feedback", {"slate_id": first["slate_id"], "clicked": [clicked["id"]]})
+    second = _request(port, "POST", "/v1/slates", {"user": user})
+    profile = _request(port, "GET", f"/v1/users/{user}")
+    shown = [[item["id"] for item in slate["items"]] for slate in (first, second)]
+    if set(shown[0]) & set(shown[1]) or not shown[1]:
+        raise ValueError(f"the slate after a click repeats items: {shown[0]}, then {shown[1]}")
+    if profile["clicks"] != 1:
+        raise ValueError(f"one click was sent, but the service counts {profile['clicks']}")
+    return f"ok: got a slate, clicked {clicked['title']!r} and got another slate"
+
+
+def _request(port: int, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    """Send a request to this machine, bypassing any proxy; an unsuccessful status is an error."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
+    try:
+        sent = None if body is None else json.dumps(body)
+        connection.request(method, path, sent, {"Content-Type": "application/json"} if sent else {})
+        response = connection.getresponse()
+        content = response.read()
+    finally:
+        connection.close()
+    if not 200 <= response.status < 300:
+        raise ValueError(f"{method} {path} returned {response.status}: {content[:300].decode(errors='replace')}")
+    return json.loads(content) if "json" in (response.getheader("Content-Type") or "") else content
