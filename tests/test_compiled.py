@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from slatewise import compiled
-from slatewise.belief import kernels
+from slatewise.belief import linear_algebra
 
 SOURCE = Path(compiled.__file__).parents[1]
 
@@ -112,9 +112,9 @@ def test_kernels_do_what_plain_python_does() -> None:
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(6, 4))
     matrix = vectors.T @ vectors
-    ours, plain, interpreted = np.empty((4, 4)), np.empty((4, 4)), inspect.unwrap(kernels.cholesky)
-    assert kernels.cholesky(matrix, ours)
+    ours, plain, interpreted = np.empty((4, 4)), np.empty((4, 4)), inspect.unwrap(linear_algebra.cholesky)
+    assert linear_algebra.cholesky(matrix, ours)
     assert interpreted(matrix, plain)
-    assert interpreted is not kernels.cholesky
+    assert interpreted is not linear_algebra.cholesky
     np.testing.assert_allclose(ours, plain, rtol=1e-13, atol=1e-14)
-    assert not kernels.cholesky(-matrix, ours)
+    assert not linear_algebra.cholesky(-matrix, ours)

@@ -8,7 +8,7 @@ from math import inf, sqrt, tanh
 
 import numpy as np
 
-from slatewise.belief.kernels import (
+from slatewise.belief.linear_algebra import (
     Floats,
     add_item,
     cholesky,
@@ -127,7 +127,7 @@ def coordinates(columns: Floats) -> Floats:
 
 
 @compiled
-def bound_curvatures(contact: Floats, result: Floats) -> None:
+def curvatures(contact: Floats, result: Floats) -> None:
     """Write λ(ξ) of every number in a flat array."""
     for number in range(len(contact)):
         result[number] = bound_curvature(abs(contact[number]))

@@ -28,7 +28,7 @@ from slatewise.slates import Available, Choice, LinearItems, choose, pack_sets, 
 
 MOST_LIKED = 10
 LEAST_NOISE = 0.2
-PREPARED = ("items", "rates", "noise", "favorite_rate", "category_sets")
+PREPARED = ("items", "rates", "noise", "favorite_rate", "category_sets", "model")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +64,11 @@ class Calibrated:
         variance = self.rates * (1.0 - self.rates)
         unexplained = variance - squared_lengths(self.catalog.taste_vectors)
         return np.asarray(np.maximum(unexplained, LEAST_NOISE * variance))
+
+    @cached_property
+    def model(self) -> belief.LinearModel:
+        """How likes depend on taste."""
+        return belief.LinearModel(self.catalog.taste_vectors, self.rates, self.noise)
 
     @cached_property
     def favorite_rate(self) -> float:
@@ -122,7 +127,6 @@ class Calibrated:
 
     def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
         """Add the evidence: Σ⁻¹ += Σ t tᵀ / ψ and Σ⁻¹m += Σ (y − μ) t / ψ, exact and in any order."""
-        model = belief.LinearModel(self.catalog.taste_vectors, self.rates, self.noise)
         beliefs = belief.Beliefs(state["precision"], state["shift"])
-        learned = belief.add_observations(beliefs, slates.items, clicks, model)
+        learned = belief.add_observations(beliefs, slates.items, clicks, self.model)
         return {"precision": learned.precision, "shift": learned.shift, "rounds": state["rounds"] + 1}
