@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -180,9 +181,10 @@ def test_last_known_gains_are_only_bounds(monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_array_equal(slates.dpp_greedy(scores, vectors, available, 5).items, honest)
     refresh = greedy.refresh
 
-    def look_once(rule: object, pool: Floats, place: int, chosen: object) -> float:
+    def look_once(*given: Any) -> float:
+        pool, place = given[3], given[4]
         is_new = pool[greedy.SEEN, place] == 0 and pool[greedy.GAIN, place] != pool[greedy.OWN, place]
-        return refresh(rule, pool, place, chosen) if is_new else float(pool[greedy.GAIN, place])  # type: ignore[arg-type]
+        return refresh(*given) if is_new else float(pool[greedy.GAIN, place])
 
     monkeypatch.setattr(greedy, "refresh", look_once)
     assert np.mean((slates.dpp_greedy(scores, vectors, available, 5).items != honest).any(axis=1)) > 0.5
@@ -392,7 +394,7 @@ class LinearWorld:
     @property
     def exact(self) -> Floats:
         """The scores as the kernels add them up."""
-        everything = np.array([[kernels.product(self.features, item, self.weights[0])] for item in range(400)])
+        everything = np.array([[kernels.product(self.features, item, self.weights, 0)] for item in range(400)])
         return np.asarray(everything[:, 0] + self.base)
 
     def choose(self, available: Available, k: int) -> list[int]:

@@ -105,7 +105,7 @@ def fill_scores(vectors: Vectors, relevance: Floats, examination: Floats, scores
     """Fill in −1/p = −(1 + exp(−x·θ_C))(1 + exp(−x·θ_E)) of all users and items, bounded so that it stays finite."""
     for user in range(scores.shape[0]):
         for item in range(scores.shape[1]):
-            relevant, examined = product(vectors, item, relevance[user]), product(vectors, item, examination[user])
+            relevant, examined = product(vectors, item, relevance, user), product(vectors, item, examination, user)
             scores[user, item] = -(1.0 + np.exp(min(-relevant, 300.0))) * (1.0 + np.exp(min(-examined, 300.0)))
 
 

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from slatewise.categories import indicators
-from slatewise.compiled import compiled
 from slatewise.slates.available import NO_NUMBERS, NO_TABLE
 from slatewise.slates.greedy import choose_slates
-from slatewise.slates.kernels import Floats, Integers, Vectors, Words, all_finite, read_only
+from slatewise.slates.kernels import Floats, Integers, Vectors, Words, all_finite, read_only, sums
 from slatewise.slates.rules import Rule, largest_cosine, overlap, pack_sets, relevance, volume
 from slatewise.slates.scores import NO_ITEMS, TABLE, Scores
 
@@ -192,11 +191,17 @@ def _sets(categories: Any, n_items: int) -> Words:
         raise ValueError("categories hold something that is no name; give names, 'A|B' or None per item") from None
 
 
-@compiled
+@sums
 def standardize(scores: Floats, scale: float) -> None:
     """Turn scores into scale·z, z with mean 0 and deviation 1; equal scores, up to rounding, become 0."""
-    mean = scores.mean()
-    deviation = np.sqrt(np.square(scores - mean).mean())
-    smallest = 1e-12 * np.abs(scores).max()
+    total = squares = largest = 0.0
     for item in range(scores.size):
-        scores[item] = scale * (scores[item] - mean) / deviation if deviation > smallest else 0.0
+        total += scores[item]
+    mean = total / scores.size
+    for item in range(scores.size):
+        squares += (scores[item] - mean) * (scores[item] - mean)
+        largest = max(largest, abs(scores[item]))
+    deviation = np.sqrt(squares / scores.size)
+    factor = scale / deviation if deviation > 1e-12 * largest else 0.0
+    for item in range(scores.size):
+        scores[item] = factor * (scores[item] - mean)

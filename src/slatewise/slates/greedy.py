@@ -18,8 +18,21 @@ from numpy.typing import ArrayLike
 
 from slatewise.compiled import compiled
 from slatewise.slates.available import Available, AvailableArguments, available_arguments
-from slatewise.slates.kernels import BLOCK, Floats, Integers, Vectors, Words, jaccard_of_sets, product
+from slatewise.slates.kernels import (
+    BLOCK,
+    Floats,
+    Integers,
+    Vectors,
+    Words,
+    cosine_losses,
+    jaccard_of_sets,
+    next_set,
+    ones,
+    product,
+    reaching,
+)
 from slatewise.slates.rules import (
+    LARGEST_COSINE,
     MEAN_COSINE,
     OVERLAP,
     RELEVANCE,
@@ -40,7 +53,7 @@ from slatewise.slates.scores import (
     ScoreArguments,
     Scores,
     bound_blocks,
-    bounds_of_block,
+    bound_items,
     exact_score,
     narrow_weights,
     rounding_error,
@@ -49,8 +62,11 @@ from slatewise.slates.scores import (
 TIE = 1e-9
 """Gains are equal when they differ by less than this, relative to 1 + |gain|."""
 
-KEPT_VALUES = 1 << 16
+KEPT_VALUES = 1 << 18
 """Bounds of so many items are kept; of more, they are worked out again where a block is opened, to write less."""
+
+CROWDED = 8
+"""Where so many items of a block come into question, similarity is first looked at for the whole block."""
 
 ITEM, SEEN, OWN, SIZE, STATE, GAIN = range(6)
 
@@ -144,12 +160,16 @@ def choose_slate(
     chosen: tuple[Integers, Floats, Floats],
 ) -> bool:
     """Choose one user's items one by one, and note their gains and own values. False if a score is not finite."""
-    user, _, error, _, candidates = one_pass
+    user, n, error, _, candidates = one_pass
     (kind, weight, _), vectors, sets = rule
     bounds, closed, values, pool, directions = memory
-    slate, lengths = chosen[0][user], np.zeros(chosen[0].shape[1] + 1)
-    position, size, count = np.int64(0), np.int64(0), np.int64(0)
-    while position < slate.size:
+    form, table, matrix, features, _, base, factor, _, _ = scores
+    slate, lengths, seen = chosen[0][user], np.zeros(chosen[0].shape[1] + 1), np.zeros(bounds.size, dtype=np.int64)
+    if form != TABLE or kind != LARGEST_COSINE or candidates.size > 0:
+        for block in range(seen.size):
+            seen[block] = slate.size
+    filled, size, count = np.int64(0), np.int64(0), np.int64(0)
+    while filled < slate.size:
         # Bring up to date whatever in the pool may gain most, the most promising item first.
         headroom = 0.0
         if kind == MEAN_COSINE and count > 0:
@@ -158,7 +178,7 @@ def choose_slate(
         for turn in range(-1 if size > 0 else 0, size):
             place = top if turn < 0 else turn
             if pool[GAIN, place] >= limit:
-                best = max(best, refresh(rule, pool, place, (directions, slate, count)))
+                best = max(best, refresh(rule[0], vectors, sets, pool, place, (directions, slate, count), limit))
                 limit = lowest_tie(best)
         # Take items into the pool whose bounds reach the best gain; from the best block if there is no gain yet.
         top = place_of_largest(bounds, bounds.size)
@@ -167,23 +187,33 @@ def choose_slate(
             reach = bounds[top] - 2.0 * error if turn < 0 else lowest_tie(best) - error - headroom
             if bounds[block] < reach or bounds[block] == -np.inf:
                 continue
-            part = bounds_of_block(scores, one_pass, block, values)
-            bounds[block] = -np.inf
-            for place in range(part.size):
-                if is_closed(closed, block, place):
-                    continue
-                if part[place] < reach:
-                    bounds[block] = max(bounds[block], part[place])
-                    continue
-                closed[block] |= np.uint64(1) << np.uint64(place)
-                item = candidates[block * BLOCK + place] if candidates.size > 0 else block * BLOCK + place
-                magnitude, own = size_of(kind, vectors, sets, item), exact_score(scores, user, item)
+            shift = block * BLOCK if values.size == BLOCK else 0
+            if values.size == BLOCK:
+                bound_items(scores, one_pass, block, values, shift)
+            first, last = block * BLOCK - shift, min(n, block * BLOCK + BLOCK) - shift
+            bits, bounds[block] = reaching(values, first, last, closed[block], reach)
+            if count > seen[block] and values.size > BLOCK and ones(np.uint64(bits)) >= CROWDED:
+                for number in range(seen[block], count):
+                    subtract_cosines(vectors, directions, number, (table, user, weight), (values, first, last))
+                seen[block] = count
+                bits, bounds[block] = reaching(values, first, last, closed[block], reach)
+            closed[block] |= np.uint64(bits)
+            place = next_set(np.uint64(bits), 0)
+            while place < BLOCK:
+                position = block * BLOCK + place
+                place = next_set(np.uint64(bits), place + 1)
+                item = candidates[position] if candidates.size > 0 else position
+                magnitude, own = (
+                    size_of(kind, vectors, sets, item),
+                    exact_score(form, table, matrix, features, base, factor, user, item),
+                )
                 if not abs(own) < np.inf:
                     return False
                 pool[ITEM, size], pool[SEEN, size], pool[SIZE, size] = item, 0, magnitude
-                pool[OWN, size] = own if scores[0] == TABLE else own + first_gain(rule[0], magnitude)
+                pool[OWN, size] = own if form == TABLE else own + first_gain(rule[0], magnitude)
                 pool[STATE, size] = first_state(kind, magnitude)
-                best = max(best, refresh(rule, pool, size, (directions, slate, count)))
+                best = max(best, refresh(rule[0], vectors, sets, pool, size, (directions, slate, count), limit))
+                limit = lowest_tie(best)
                 size += 1
         # Choose the lowest item of the best, unless nothing is left, or nothing sticks out of the span of the chosen.
         if size == 0:
@@ -191,19 +221,38 @@ def choose_slate(
         if best > -np.inf:
             place = lowest_item(pool, size, lowest_tie(best))
             item = int(pool[ITEM, place])
-            slate[position] = item
-            chosen[1][user, position], chosen[2][user, position] = pool[GAIN, place], pool[OWN, place]
-            position, size = position + 1, size - 1
+            slate[filled] = item
+            chosen[1][user, filled], chosen[2][user, filled] = pool[GAIN, place], pool[OWN, place]
+            filled, size = filled + 1, size - 1
             for row in range(6):
                 pool[row, place] = pool[row, size]
             if kind == OVERLAP:
                 count += 1
-            elif kind != RELEVANCE and position < slate.size:
+            elif kind != RELEVANCE and filled < slate.size:
                 count = add_direction(rule[0], vectors, item, directions, count)
         if kind == VOLUME and (best == -np.inf or count == vectors.shape[1]):
             begin_span(pool, size, count > 0)
             count = np.int64(0)
     return True
+
+
+@compiled
+def subtract_cosines(
+    vectors: Vectors, directions: Floats, number: int, own: tuple[Floats, int, float], block: tuple[Floats, int, int]
+) -> None:
+    """Lower the bounds of a block by the weighted cosines with a chosen item, for scores from a table.
+
+    Bounds by scores alone let in very many items where similarity weighs much; for a whole block it is looked at fast.
+    """
+    table, user, weight = own
+    values, first, last = block
+    direction, losses = np.empty(vectors.shape[1], dtype=np.float32), np.empty(last - first)
+    for coordinate in range(direction.size):
+        direction[coordinate] = directions[number, coordinate]
+    cosine_losses(vectors, first, direction, losses)
+    row = user if table.shape[0] > 1 else 0
+    for place in range(losses.size):
+        values[first + place] = min(values[first + place], table[row, first + place] - weight * losses[place])
 
 
 @compiled
@@ -220,12 +269,6 @@ def place_of_largest(values: Floats, size: int) -> int:
         if values[place] > values[largest]:
             largest = place
     return largest
-
-
-@compiled
-def is_closed(closed: Words, block: int, place: int) -> bool:
-    """Whether an item of a block may not be chosen or is in the pool."""
-    return (closed[block] >> np.uint64(place)) & np.uint64(1) == np.uint64(1)
 
 
 @compiled
@@ -260,21 +303,30 @@ def widen_gains(pool: Floats, size: int, weight: float, chosen: tuple[Floats, Fl
 
 @compiled
 def refresh(
-    rule: tuple[tuple[int, float, float], Vectors, Words],
+    rule: tuple[int, float, float],
+    vectors: Vectors,
+    sets: Words,
     pool: Floats,
     place: int,
     chosen: tuple[Floats, Integers, int],
+    limit: float,
 ) -> float:
-    """Let an item of the pool see what was chosen since it was last looked at; return its gain."""
-    (kind, weight, noise), vectors, sets = rule
+    """Let an item of the pool see what was chosen since it was last looked at; return its gain.
+
+    Where that is cheap to tell, it stops as soon as the gain is below the limit: a bound is enough then.
+    """
     directions, slate, count = chosen
+    kind, weight, _ = rule
     item, size, state = int(pool[ITEM, place]), pool[SIZE, place], pool[STATE, place]
-    for number in range(int(pool[SEEN, place]), count):
+    most = (pool[OWN, place] - limit) / weight if kind in (OVERLAP, LARGEST_COSINE) else np.inf
+    number = int(pool[SEEN, place])
+    while number < count and state <= most:
         if kind == OVERLAP:
             similarity = jaccard_of_sets(sets, item, slate[number])
         else:
-            similarity = product(vectors, item, directions[number])
+            similarity = product(vectors, item, directions, number)
         state = next_state(kind, state, size, similarity)
-    pool[SEEN, place], pool[STATE, place] = count, state
-    pool[GAIN, place] = pool[OWN, place] - loss((kind, weight, noise), state, size, count)
+        number += 1
+    pool[SEEN, place], pool[STATE, place] = number, state
+    pool[GAIN, place] = pool[OWN, place] - loss(rule, state, size, count)
     return pool[GAIN, place]

@@ -53,11 +53,14 @@ def sums(function: Function) -> Function:
 
 
 @sums
-def product(vectors: Vectors, item: int, direction: Floats) -> float:
-    """Return x_i · direction, summed in float64; equal vectors give equal products."""
+def product(vectors: Vectors, item: int, directions: Floats, row: int) -> float:
+    """Return the product of one row of each table, summed in float64; equal vectors give equal products.
+
+    Kernels that run for every item take tables and row numbers: a view of a row would be counted and released.
+    """
     total = 0.0
-    for coordinate in range(direction.size):
-        total += vectors[item, coordinate] * direction[coordinate]
+    for coordinate in range(directions.shape[1]):
+        total += vectors[item, coordinate] * directions[row, coordinate]
     return total
 
 
@@ -94,13 +97,13 @@ def read_only(array: NDArray[Any], kind: Any) -> NDArray[Any]:
 
 
 @sums
-def quadratic_form(vectors: Vectors, item: int, matrix: Floats) -> float:
-    """Return x_iᵀ M x_i for a matrix (dim, dim)."""
+def quadratic_form(vectors: Vectors, item: int, matrices: Floats, number: int) -> float:
+    """Return x_iᵀ M x_i for one of some matrices (n, dim, dim)."""
     total = 0.0
-    for row in range(matrix.shape[0]):
+    for row in range(matrices.shape[1]):
         inner = 0.0
-        for column in range(matrix.shape[1]):
-            inner += matrix[row, column] * vectors[item, column]
+        for column in range(matrices.shape[2]):
+            inner += matrices[number, row, column] * vectors[item, column]
         total += inner * vectors[item, row]
     return total
 
@@ -144,7 +147,7 @@ def linear_bounds(
         if closed[block] == 0:
             bounds[block] = largest
         else:
-            bounds[block] = largest_open(values[first - shift : last - shift], closed[block])
+            bounds[block] = largest_open(values, first - shift, last - shift, closed[block])
 
 
 @sums
@@ -159,15 +162,49 @@ def linear_bound(
 
 
 @compiled
-def largest_open(values: Floats, closed: np.uint64) -> float:
-    """Return the largest value of a block whose bit is not set; NaN if one of them is not finite."""
+def largest_open(values: Floats, first: int, last: int, closed: np.uint64) -> float:
+    """Return the largest of a block's values whose bit is not set; NaN if one of them is not finite."""
     largest = -np.inf
-    for place in range(values.size):
+    for place in range(last - first):
         if (closed >> np.uint64(place)) & np.uint64(1) == np.uint64(0):
-            if not abs(values[place]) < np.inf:
+            if not abs(values[first + place]) < np.inf:
                 return np.nan
-            largest = max(largest, values[place])
+            largest = max(largest, values[first + place])
     return largest
+
+
+@compiled
+def reaching(values: Floats, first: int, last: int, closed: np.uint64, limit: float) -> tuple[np.uint64, float]:
+    """Return the bits of a block's items that are open and reach a limit, and the largest of the other open ones.
+
+    There is no branch in it: whether an item reaches the limit cannot be predicted.
+    """
+    bits, rest = np.uint64(0), -np.inf
+    for place in range(last - first):
+        value = values[first + place]
+        is_open = (closed >> np.uint64(place)) & np.uint64(1) == np.uint64(0)
+        reaches = value >= limit
+        bits |= np.uint64(is_open & reaches) << np.uint64(place)
+        rest = max(rest, value if is_open & (not reaches) else -np.inf)
+    return bits, rest
+
+
+@sums
+def cosine_losses(vectors: Vectors, first: int, direction: NDArray[np.float32], losses: Floats) -> None:
+    """Fill in lower bounds of the cosines of consecutive items with a direction of length one; 0 if negative.
+
+    The sums are float32, for speed, and the bounds allow for their rounding errors.
+    """
+    error = UNIT * (direction.size + 4)
+    for row in range(losses.size):
+        item, along, squared = first + row, np.float32(0.0), np.float32(0.0)
+        for coordinate in range(vectors.shape[1]):
+            value = np.float32(vectors[item, coordinate])
+            along += value * direction[coordinate]
+            squared += value * value
+        length = np.sqrt(squared)
+        in_range = (length > np.float32(1e-15)) & (length < np.float32(1e15))
+        losses[row] = max(along / length - error, 0.0) if in_range else 0.0
 
 
 @compiled
@@ -187,6 +224,13 @@ def jaccard_of_sets(words: Words, item: int, other: int) -> float:
         shared += ones(words[item, word] & words[other, word])
         united += ones(words[item, word] | words[other, word])
     return shared / united if shared > 0 else 0.0
+
+
+@compiled
+def next_set(bits: np.uint64, place: int) -> int:
+    """Return the first place from `place` on whose bit is set, 64 if there is none."""
+    rest = np.uint64(bits) >> np.uint64(place) if place < BLOCK else np.uint64(0)
+    return place + ones((rest & (~rest + np.uint64(1))) - np.uint64(1)) if rest != np.uint64(0) else BLOCK
 
 
 @compiled

@@ -192,31 +192,33 @@ def add_direction(rule: tuple[int, float, float], vectors: Vectors, item: int, d
     Cosines: its unit vector.
     """
     kind, _, noise = rule
-    direction = directions[count]
-    for coordinate in range(direction.size):
-        direction[coordinate] = vectors[item, coordinate]
+    dim = directions.shape[1]
+    for coordinate in range(dim):
+        directions[count, coordinate] = vectors[item, coordinate]
     if kind in (VOLUME, ENTROPY):
         for _ in range(2 if kind == VOLUME else 1):
             remove_projections(directions, count)
-    along = product(vectors, item, direction) if kind == ENTROPY else product(directions, count, direction)
+    if kind == ENTROPY:
+        along = product(vectors, item, directions, count)
+    else:
+        along = product(directions, count, directions, count)
     length = np.sqrt(noise * noise + along)
     if kind == VOLUME and length == 0.0:
         return count
-    for coordinate in range(direction.size):
-        direction[coordinate] /= length if length > 0.0 else 1.0
+    for coordinate in range(dim):
+        directions[count, coordinate] /= length if length > 0.0 else 1.0
     return count + 1
 
 
 @compiled
 def remove_projections(directions: Floats, count: int) -> None:
     """Subtract from directions[count] its projections on the ones before."""
-    direction = directions[count]
     parts = np.empty(count)
     for other in range(count):
-        parts[other] = product(directions, other, direction)
+        parts[other] = product(directions, other, directions, count)
     for other in range(count):
-        for coordinate in range(direction.size):
-            direction[coordinate] -= parts[other] * directions[other, coordinate]
+        for coordinate in range(directions.shape[1]):
+            directions[count, coordinate] -= parts[other] * directions[other, coordinate]
 
 
 @compiled

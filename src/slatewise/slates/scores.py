@@ -121,17 +121,25 @@ def table(values: ArrayLike) -> Scores:
 
 
 @compiled
-def exact_score(scores: ScoreArguments, user: int, item: int) -> float:
-    """Return the score of one item in float64."""
-    kind, values, matrix, features, _, base, factor, _, _ = scores
+def exact_score(
+    kind: int,
+    values: Floats,
+    matrix: Floats,
+    features: NDArray[np.float32],
+    base: Floats,
+    factor: float,
+    user: int,
+    item: int,
+) -> float:
+    """Return the score of one item in float64; see `Scores` for the arguments."""
     if kind == TABLE:
         return values[user if values.shape[0] > 1 else 0, item]
-    total = product(features, item, values[user])
+    total = product(features, item, values, user)
     if kind == LINEAR:
         return total + base[item]
     if kind == LOGISTIC:
         return factor * total + min(total, 0.0) - np.log1p(np.exp(-abs(total)))
-    return total + factor * np.sqrt(max(quadratic_form(features, item, matrix[user]), 0.0))
+    return total + factor * np.sqrt(max(quadratic_form(features, item, matrix, user), 0.0))
 
 
 @compiled
@@ -141,7 +149,7 @@ def rounding_error(scores: ScoreArguments, user: int) -> float:
     if kind == TABLE:
         return 0.0
     slope = factor if kind == LOGISTIC else 1.0
-    size = longest * abs(slope) * np.sqrt(product(values, user, values[user])) + highest
+    size = longest * abs(slope) * np.sqrt(product(values, user, values, user)) + highest
     return UNIT * (features.shape[1] + 3) * size + 1.0 / LARGEST if size < LARGEST else np.inf
 
 
@@ -160,8 +168,7 @@ def narrow_weights(scores: ScoreArguments, user: int) -> NDArray[np.float32]:
 def bound_blocks(scores: ScoreArguments, one_pass: Pass, values: Floats, out: Blocks) -> bool:
     """Fill in what items can gain, up to the rounding error, and the largest of each block.
 
-    values: of all items, or memory for one block. Sums that float32 cannot hold bound nothing: their error is infinite,
-    whatever the bound. False if the score of an available item in a table is not finite.
+    values: of all items, or memory for one block. False if the score of an available item in a table is not finite.
     """
     _, n, error, weights, candidates = one_pass
     bounds, closed = out
@@ -169,38 +176,27 @@ def bound_blocks(scores: ScoreArguments, one_pass: Pass, values: Floats, out: Bl
         linear_bounds(scores[3], scores[4], weights, values, out)
         return True
     for block in range(bounds.size):
-        part = values_of_block(values, block, n)
-        for place in range(part.size):
-            part[place] = bound_of(scores, one_pass, block * BLOCK + place)
-        bounds[block] = largest_open(part, closed[block])
+        shift = block * BLOCK if values.size == BLOCK else 0
+        bound_items(scores, one_pass, block, values, shift)
+        first, last = block * BLOCK - shift, min(n, block * BLOCK + BLOCK) - shift
+        bounds[block] = largest_open(values, first, last, closed[block])
         if np.isnan(bounds[block]):
             return False
     return True
 
 
 @compiled
-def bound_of(scores: ScoreArguments, one_pass: Pass, position: int) -> float:
-    """Return what the item at one position can gain, up to the rounding error."""
+def bound_items(scores: ScoreArguments, one_pass: Pass, block: int, values: Floats, shift: int) -> None:
+    """Fill in what the items of a block can gain, up to the rounding error.
+
+    Sums that float32 cannot hold bound nothing: their error is infinite, whatever the bound.
+    """
     kind, table, _, features, offsets, _, _, _, _ = scores
-    user, _, error, weights, candidates = one_pass
-    item = candidates[position] if candidates.size > 0 else position
-    if kind == TABLE:
-        return table[user if table.shape[0] > 1 else 0, item]
-    return linear_bound(features, offsets, weights, item) if error < np.inf else 0.0
-
-
-@compiled
-def bounds_of_block(scores: ScoreArguments, one_pass: Pass, block: int, values: Floats) -> Floats:
-    """Return what the items of a block can gain: as kept, or worked out again where values is memory for one block."""
-    part = values_of_block(values, block, one_pass[1])
-    if values.size == BLOCK:
-        for place in range(part.size):
-            part[place] = bound_of(scores, one_pass, block * BLOCK + place)
-    return part
-
-
-@compiled
-def values_of_block(values: Floats, block: int, n: int) -> Floats:
-    """Return the part of memory for the values of a block's items: its own, or the same for all blocks."""
-    first = block * BLOCK if values.size > BLOCK else 0
-    return values[first : first + min(BLOCK, n - block * BLOCK)]
+    user, n, error, weights, candidates = one_pass
+    row = user if table.shape[0] > 1 else 0
+    for position in range(block * BLOCK, min(n, block * BLOCK + BLOCK)):
+        item = candidates[position] if candidates.size > 0 else position
+        if kind == TABLE:
+            values[position - shift] = table[row, item]
+        else:
+            values[position - shift] = linear_bound(features, offsets, weights, item) if error < np.inf else 0.0
