@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e
 ARGS ?=
 
-.PHONY: help demo test slow lint bench reproduce serve durability load soak clean
+.PHONY: help demo test unit slow lint bench reproduce serve durability load soak clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,7 +35,10 @@ demo: $(RUNNABLE) ## Get data, train, and serve a page that learns
 test: lint ## Run every check and the test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(ARGS)
 
-slow: $(INSTALLED) ## The tests that take longest: whole experiments, demos, load
+unit: $(INSTALLED) ## Only the tests that need nothing but Python; while you work
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m unit $(ARGS)
+
+slow: $(INSTALLED) ## The longest tests: whole experiments, demos, load
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow $(ARGS)
 
 lint: $(INSTALLED) ## Style, types and the direction of imports
@@ -50,8 +53,8 @@ bench: $(INSTALLED) ## Speed and memory, as ratios of one run
 reproduce: $(INSTALLED) ## The paper's tables and figures
 	$(BIN)/slatewise reproduce $(or $(ARGS),all --data ml-100k)
 
-serve: $(RUNNABLE) ## The service on the demo's catalogue
-	@test -f demo/catalog.json || { echo "error: there is no catalogue in demo/ yet; make demo trains one"; exit 1; }
+serve: $(RUNNABLE) ## The service on the demo's catalog
+	@test -f demo/catalog.json || { echo "error: there is no catalog in demo/ yet; make demo trains one"; exit 1; }
 	@$(BIN)/slatewise serve --catalog demo $(ARGS)
 
 durability: $(INSTALLED) ## kill -9, full disks, flipped bytes, a million updates

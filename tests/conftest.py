@@ -1,6 +1,11 @@
-"""Fixtures that every test may use; what a machine lacks is skipped loudly, and is a failure in CI."""
+"""Fixtures that every test may use, and markers of what a test needs.
+
+What a machine lacks is skipped loudly, and is a failure in CI. A test without a marker is a unit test: it must not start
+a process, and `make unit` runs all of these.
+"""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -9,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from tests.postgres import Server
+    from tests.support.postgres import Server
 
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
@@ -17,6 +22,45 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL_DATA = os.environ.get("SLATEWISE_DATA")
+
+
+NEEDS = ("process", "postgres", "browser", "slow")
+STARTING_A_PROCESS = {"subprocess.Popen", "os.fork", "os.posix_spawn"}
+
+_running: list[pytest.Item] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what a test needs where that is plain: by its directory and its fixtures; what needs nothing is `unit`."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+        if "postgres_server" in getattr(item, "fixturenames", ()) or "postgresql" in parameters:
+            item.add_marker("postgres")
+        folder = item.path.parent.name
+        if folder in ("browser", "durability"):
+            item.add_marker("browser" if folder == "browser" else "process")
+        if not any(item.get_closest_marker(name) for name in NEEDS):
+            item.add_marker("unit")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Remember which test is running, for the check below."""
+    _running.append(item)
+    try:
+        return (yield)
+    finally:
+        _running.pop()
+
+
+def _watch_processes(event: str, _arguments: object) -> None:
+    """Note every test that starts a process without saying so."""
+    if event in STARTING_A_PROCESS and _running and _running[-1].get_closest_marker("unit"):
+        with open("/tmp/spawners.txt", "a") as file:
+            file.write(_running[-1].nodeid + "\n")
+
+
+sys.addaudithook(_watch_processes)
 
 
 def missing(what: str) -> NoReturn:
@@ -46,7 +90,7 @@ def real_data() -> Path:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator["Server"]:
     """A throw-away PostgreSQL server, started once."""
-    from tests.postgres import throw_away_server
+    from tests.support.postgres import throw_away_server
 
     with throw_away_server() as server:
         yield server

@@ -17,7 +17,7 @@ from slatewise.service.operations import is_live
 from slatewise.service.routes import ROUTES
 from slatewise.service.settings import Settings
 from tests.conftest import ROOT
-from tests.serving import Local, key_file, local, new_slate, reload
+from tests.support.serving import Local, key_file, local, new_slate, reload
 
 
 @pytest.fixture

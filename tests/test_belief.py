@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from slatewise import belief
 from slatewise.belief import Beliefs, Feedback, LinearModel
-from tests import naive
+from tests.support import naive
 
 Floats = NDArray[np.float64]
 SEEDS = st.integers(0, 2**32 - 1)

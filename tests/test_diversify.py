@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from slatewise.slates import Diversified, diversify
-from tests import naive
+from tests.support import naive
 
 Floats = NDArray[np.float64]
 SEEDS = st.integers(0, 2**32 - 1)

@@ -25,7 +25,7 @@ from slatewise.service.http_protocol import GuardedProtocol
 from slatewise.service.routes import ROUTES
 from slatewise.service.schemas import ItemList, ItemsQuery
 from slatewise.service.search import ItemSearch
-from tests.serving import Server, local, small_catalog
+from tests.support.serving import Server, local, small_catalog
 
 MARKER = "payload-marker-7f3a"
 LEAKS = re.compile(

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from slatewise.cli import app
 from slatewise.service.keys import Key, KeyFileError, KeyRing, edit_keys, new_key, read_keys, write_keys
-from tests.serving import key_file, local
+from tests.support.serving import key_file, local
 
 
 def slatewise_keys(*arguments: str) -> Result:

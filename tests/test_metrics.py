@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from slatewise.data.tables import DataError
 from slatewise.lab import metrics
-from tests import naive
+from tests.support import naive
 
 SEEDS = st.integers(0, 2**32 - 1)
 CUT_OFFS = (1, 4, 9)

@@ -12,7 +12,7 @@ from slatewise.policies import Available, make_policy
 from slatewise.policies.calibrated import Calibrated
 from slatewise.policies.ease import Ease
 from slatewise.randomness import Streams, user_keys
-from tests import naive
+from tests.support import naive
 
 N_ITEMS, DIM = 30, 4
 VECTORS = np.random.default_rng(0).normal(size=(N_ITEMS, DIM))

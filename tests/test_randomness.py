@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from slatewise.randomness import Streams, user_keys
-from tests import naive
+from tests.support import naive
 
 Draws = NDArray[np.float64]
 

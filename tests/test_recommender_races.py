@@ -15,8 +15,7 @@ import pytest
 from slatewise.recommender import Recommender, Slate, UnknownSlateError, state_codec
 from slatewise.recommender.recommend import SlateRequest
 from slatewise.store import Store, open_store
-from tests.postgres import Server
-from tests.store_rows import at_once, emptied
+from tests.support.postgres import Server
 from tests.support.recommending import (
     Clock,
     InterruptedStore,
@@ -27,6 +26,7 @@ from tests.support.recommending import (
     make_catalog,
     restarted,
 )
+from tests.support.store_rows import at_once, emptied
 
 N_THREADS = 6
 N_ROUNDS = 5

@@ -11,7 +11,7 @@ import pytest
 from slatewise.catalog import Catalog
 from slatewise.recommender import Recommender
 from slatewise.slates import diversify
-from tests.serving import Local, local, small_catalog
+from tests.support.serving import Local, local, small_catalog
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from slatewise.cli import app
 from slatewise.service.routes import ROUTES
 from slatewise.service.settings import Settings
 from tests.conftest import ROOT
-from tests.postgres import throw_away_server
-from tests.serving import Server, key_file, small_catalog
+from tests.support.postgres import throw_away_server
+from tests.support.serving import Server, key_file, small_catalog
 
 GUIDE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 

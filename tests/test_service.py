@@ -23,7 +23,7 @@ from slatewise.service.routes import ROUTES
 from slatewise.service.state import WORKER_THREADS
 from slatewise.store.protocol import StoreDamagedError, StoreFullError, StoreUnavailableError
 from tests.conftest import ROOT
-from tests.serving import Local, key_file, local, new_slate, reload, small_catalog
+from tests.support.serving import Local, key_file, local, new_slate, reload, small_catalog
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from slatewise.recommender.types import PolicyShare
 from slatewise.service.keys import new_key, write_keys
 from slatewise.service.server import check, dump_settings, make_recommender
 from slatewise.service.settings import BadSettingsError, Settings, is_loopback, load_settings
-from tests.serving import small_catalog
+from tests.support.serving import small_catalog
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from slatewise import slates
 from slatewise.slates import Available, Choice, LinearItems, choose, greedy, item_vectors, kernels, pack_sets, rules
-from tests import naive
+from tests.support import naive
 
 Floats = NDArray[np.float64]
 SEEDS = st.integers(0, 2**32 - 1)

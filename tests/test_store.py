@@ -21,7 +21,7 @@ from slatewise.store.protocol import (
     Transaction,
     UserRecord,
 )
-from tests.store_rows import NASTY, answer, at_once, belief, do, emptied, fill, one_more, slate, user_row
+from tests.support.store_rows import NASTY, answer, at_once, belief, do, emptied, fill, one_more, slate, user_row
 
 KINDS = ["memory", "sqlite", "postgresql"]
 

@@ -12,7 +12,7 @@ from slatewise.store import Store, StoreDamagedError, StoreError, open_store, ro
 from slatewise.store.protocol import BeliefRecord, Transaction, UserRecord
 from slatewise.store.sql import SqlTransaction
 from slatewise.store.sqlite import SqliteStore
-from tests.store_rows import answer, belief, do, fill, one_more, slate, user_row
+from tests.support.store_rows import answer, belief, do, fill, one_more, slate, user_row
 
 USERS = [f"person {number:02}" for number in range(6)]
 N_FLIPS = 200
@@ -134,7 +134,7 @@ def statement(store: Store, sql: str) -> None:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store with two users."""
-    from tests.store_rows import emptied
+    from tests.support.store_rows import emptied
 
     url = f"sqlite:///{tmp_path / 'slates.db'}"
     opened = open_store(emptied(request.getfixturevalue("postgres_server")) if request.param == "postgresql" else url)

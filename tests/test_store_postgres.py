@@ -19,13 +19,13 @@ from slatewise.store.postgres import PostgresStore
 from slatewise.store.protocol import BeliefRecord, Transaction, UserRecord
 from slatewise.store.sql import SqlTransaction
 from tests.conftest import ROOT, missing
-from tests.postgres import Server
-from tests.store_rows import answer, at_once, do, emptied, fill, one_more, slate
+from tests.support.postgres import Server
+from tests.support.store_rows import answer, at_once, do, emptied, fill, one_more, slate
 
 OTHER_PROCESS = """
 import sys
 from slatewise.store import open_store
-from tests.store_rows import at_once, do, one_more
+from tests.support.store_rows import at_once, do, one_more
 from tests.test_store_postgres import answer_once
 store = open_store(sys.argv[1])
 print("ready", flush=True)

@@ -31,7 +31,7 @@ from slatewise.store.sqlite import SqliteStore
 from slatewise.store.sqlite_connection import filesystem_of
 from slatewise.store.sqlite_writer import SqliteWriter
 from tests.conftest import missing
-from tests.store_rows import answer, do, fill, one_more, slate
+from tests.support.store_rows import answer, do, fill, one_more, slate
 
 HOLD = """
 import sys, time

@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, BrowserContext, sync_playwright
 from slatewise.catalog import Catalog
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.synthetic import make_world
-from tests.browser.visitor import Visitor, Watch
 from tests.conftest import REAL_DATA, missing
-from tests.serving import Server
+from tests.support.serving import Server
+from tests.support.visitor import Visitor, Watch
 
 Visit = Callable[..., Visitor]
 

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.browser.conftest import Visit
-from tests.browser.visitor import Visitor
 from tests.conftest import missing
+from tests.support.visitor import Visitor
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"
 PHONE, DESKTOP = ViewportSize(width=390, height=844), ViewportSize(width=1280, height=900)

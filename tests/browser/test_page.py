@@ -4,8 +4,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Visit
-from tests.browser.visitor import Visitor
 from tests.conftest import missing
+from tests.support.visitor import Visitor
 
 
 def variety(visitor: Visitor) -> int:

@@ -9,8 +9,8 @@ from playwright.sync_api import Browser, expect
 
 from slatewise.catalog import Catalog
 from tests.browser.conftest import Visit
-from tests.browser.visitor import Visitor, Watch
-from tests.serving import Server
+from tests.support.serving import Server
+from tests.support.visitor import Visitor, Watch
 
 IMAGE = '<img src=x onerror="window.pwned=1">'
 SCRIPT = "</script><script>window.pwned=1</script>"

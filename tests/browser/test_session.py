@@ -5,8 +5,8 @@ from pathlib import Path
 from playwright.sync_api import Route, expect
 
 from tests.browser.conftest import Visit
-from tests.browser.visitor import Visitor
-from tests.serving import Server, key_file, small_catalog
+from tests.support.serving import Server, key_file, small_catalog
+from tests.support.visitor import Visitor
 
 DEAF = "addEventListener('storage', (event) => event.stopImmediatePropagation(), true)"
 

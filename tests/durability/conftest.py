@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.load.server import free_port
 from slatewise.catalog import Catalog
-from tests.durability.served import Place
 from tests.support import recommending
+from tests.support.served import Place
 
 FEW_ROUNDS = 4
 FEW_UPDATES = 1_000

@@ -16,7 +16,7 @@ from slatewise.recommender import Recommender
 from slatewise.store import StoreError, open_store, rows, sql
 from slatewise.store.protocol import BeliefRecord, UserRecord
 from tests.durability.conftest import make_catalog
-from tests.durability.served import Caller, Place, start, start_by_command
+from tests.support.served import Caller, Place, start, start_by_command
 
 USERS = tuple(f"user-{number}" for number in range(6))
 N_SLATES = 10

@@ -12,9 +12,9 @@ import pytest
 from benchmarks.load.server import free_port
 from slatewise.catalog import Catalog
 from tests.conftest import missing
-from tests.durability.notes import Notes, complaints
-from tests.durability.served import Caller, Place, Running, start, start_by_command
-from tests.durability.visitors import Visitor
+from tests.support.notes import Notes, complaints
+from tests.support.served import Caller, Place, Running, start, start_by_command
+from tests.support.visitors import Visitor
 
 MANY = 3_000
 

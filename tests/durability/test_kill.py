@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slatewise.recommender import Recommender
-from tests.durability.beliefs import n_stored, wrong_beliefs
 from tests.durability.conftest import Tell, make_catalog
-from tests.durability.notes import Event, Notes, clicks_of, complaints
-from tests.durability.served import Caller, Place, Running, start, start_by_command
-from tests.durability.visitors import visiting
+from tests.support.beliefs import n_stored, wrong_beliefs
+from tests.support.notes import Event, Notes, clicks_of, complaints
+from tests.support.served import Caller, Place, Running, start, start_by_command
+from tests.support.visitors import visiting
 
 LONGEST_ROUND = 0.6
 LONGEST_TRAP = 10.0

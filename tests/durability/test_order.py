@@ -15,11 +15,11 @@ from slatewise.policies import State
 from slatewise.recommender import Recommender, state_codec
 from slatewise.recommender.profile import SAVE_EVERY
 from slatewise.store.protocol import Transaction
-from tests.durability.beliefs import misread, misserved, wrong_beliefs
-from tests.durability.notes import Notes
-from tests.durability.served import Caller, Place, start
-from tests.durability.visitors import Visitor
+from tests.support.beliefs import misread, misserved, wrong_beliefs
+from tests.support.notes import Notes
 from tests.support.recommending import state_of
+from tests.support.served import Caller, Place, start
+from tests.support.visitors import Visitor
 
 LEARNERS = ("dc2b-calibrated", "dc2b", "c2ucb", "ec-bandit")
 N_SLATES = 5

@@ -3,9 +3,9 @@
 import random
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.durability.notes import Event, Notes, clicks_of, complaints
-from tests.durability.served import Answer, Caller, Place, start
-from tests.durability.visitors import Visitor
+from tests.support.notes import Event, Notes, clicks_of, complaints
+from tests.support.served import Answer, Caller, Place, start
+from tests.support.visitors import Visitor
 
 N_USERS = 4
 N_SLATES = 4

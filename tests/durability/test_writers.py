@@ -8,12 +8,12 @@ import pytest
 
 from slatewise.catalog import Catalog
 from slatewise.store import open_store
-from tests.durability.beliefs import n_stored, wrong_beliefs
-from tests.durability.notes import Notes, clicks_of, complaints
-from tests.durability.served import Caller, Place, Running, start, start_by_command
-from tests.durability.visitors import Visitor
-from tests.postgres import Server
-from tests.store_rows import emptied
+from tests.support.beliefs import n_stored, wrong_beliefs
+from tests.support.notes import Notes, clicks_of, complaints
+from tests.support.postgres import Server
+from tests.support.served import Caller, Place, Running, start, start_by_command
+from tests.support.store_rows import emptied
+from tests.support.visitors import Visitor
 
 N_WRITERS = 8
 N_SLATES = 6

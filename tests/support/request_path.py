@@ -19,7 +19,7 @@ import slatewise
 from slatewise.recommender import Recommender
 from slatewise.service import server
 from slatewise.service.settings import Settings
-from tests.serving import small_catalog
+from tests.support.serving import small_catalog
 
 PACKAGE = str(Path(slatewise.__file__).parent)
 SETTLE_SECONDS = 0.3

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from slatewise.catalog import Catalog
 from slatewise.recommender import Recommender, state_codec
 from slatewise.store import Store, open_store
-from tests.durability.served import Caller
 from tests.support.recommending import folded, loaded_profile
+from tests.support.served import Caller
 
 LARGEST_DIFFERENCE = 1e-9
 LARGEST_DIFFERENCE_SERVED = 1e-6

@@ -10,7 +10,7 @@ import psycopg.sql
 
 from slatewise.store import Store
 from slatewise.store.protocol import BeliefRecord, FeedbackRecord, SlateRecord, Transaction, UserRecord
-from tests.postgres import Server
+from tests.support.postgres import Server
 
 NASTY = [
     "Robert'); DROP TABLE users; --",

@@ -1,4 +1,4 @@
-"""The README's pictures, from a running demo: python -m tests.browser.pictures http://127.0.0.1:8000."""
+"""The README's pictures, from a running demo: python -m tests.support.pictures http://127.0.0.1:8000."""
 
 import shutil
 import sys

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from tests.durability.notes import Event, Notes
-from tests.durability.served import Caller, Place
+from tests.support.notes import Event, Notes
+from tests.support.served import Caller, Place
 
 
 @dataclass

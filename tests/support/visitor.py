@@ -5,7 +5,7 @@ from typing import Any
 
 from playwright.sync_api import BrowserContext, Locator, Page, Request, expect
 
-from tests.serving import Server
+from tests.support.serving import Server
 
 LISTEN = "addEventListener('securitypolicyviolation', (event) => breach(event.effectiveDirective))"
 

@@ -25,7 +25,7 @@ from slatewise.service.server import listen, run_server
 from slatewise.service.settings import load_settings
 from slatewise.store import Store, open_store, sqlite, sqlite_writer
 from slatewise.store.sqlite import SqliteStore
-from tests.durability.broken import Careless, Forgetful, HastyWriter, Shrugging
+from tests.support.broken import Careless, Forgetful, HastyWriter, Shrugging
 
 HOST = "127.0.0.1"
 PATIENCE = 30.0
