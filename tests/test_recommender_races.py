@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from slatewise.recommender import Recommender, Slate, UnknownSlateError, state_codec
+from slatewise.recommender import Recommender, RequestError, Slate, UnknownSlateError, state_codec
 from slatewise.recommender.recommend import SlateRequest
 from slatewise.store import Store, open_store
 from tests.support.postgres import Server
@@ -284,6 +284,31 @@ def test_a_slate_is_drafted_again_when_its_user_changes_and_in_the_end_in_the_tr
         assert recommender.recommend("ann", 5).number == 2
         assert store.before_writes == []
         assert inconsistencies(recommender) == []
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_slate_chosen_within_the_transaction_is_the_one_of_a_draft(
+    store: Store, replaces: bool, is_cached: bool
+) -> None:
+    recommender = Recommender(CATALOG, store=store)
+    slate = recommender.recommend("ann", 5)
+    request = SlateRequest("ann", 5, replaces=slate.slate_id if replaces else None)
+    preview = recommender.preview_of(request)
+    server = recommender if is_cached else restarted(recommender)
+    assert server.draft_and_record(request).result().items == preview.items
+    assert inconsistencies(server) == []
+    with pytest.raises(RequestError):
+        server.draft_and_record(SlateRequest("ann", candidates=())).result()
+
+
+def test_many_threads_choosing_within_the_transaction_lose_nothing(store: Store) -> None:
+    recommender = Recommender(CATALOG, store=store)
+    recommender.max_drafts = 0
+    clients = clients_of(recommender)
+    at_once([client.take_slates for client in clients])
+    assert lost_or_repeated(recommender, clients) == []
+    assert inconsistencies(recommender) == []
 
 
 def test_a_draft_chosen_from_a_catalog_that_was_replaced_is_not_recorded(store: Store) -> None:
