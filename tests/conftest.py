@@ -34,7 +34,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what a test needs where that is plain: by its directory and its fixtures; what needs nothing is `unit`."""
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
-        if "postgres_server" in getattr(item, "fixturenames", ()) or "postgresql" in parameters:
+        names = [value for value in parameters if isinstance(value, str)]
+        if "postgres_server" in getattr(item, "fixturenames", ()) or "postgresql" in names:
             item.add_marker("postgres")
         folder = item.path.parent.name
         if folder in ("browser", "durability"):

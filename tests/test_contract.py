@@ -166,7 +166,7 @@ def test_policies_that_know_the_crowd_beat_chance(catalog: Catalog) -> None:
             assert precision_by_round(name, catalog).mean() > 1.5 * chance, name
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", POLICIES.built_in)
 def test_learners_learn_a_known_taste_and_others_do_not(name: str) -> None:
     """People like exactly the items along one axis; after three slates a learner shows mostly those."""
     random = np.random.default_rng(5)

@@ -20,22 +20,6 @@ MODULES = sorted(
 )
 NAMES = sorted(set(slatewise.__all__) - {"__version__"})
 
-# TO BE REMOVED BY WHOEVER MERGES THE LAST BRANCH OF ISSUE 12: names of branches that are not merged here yet.
-ELSEWHERE = {
-    "ConflictError",
-    "Policy",
-    "Preview",
-    "Receipt",
-    "Recommender",
-    "RequestError",
-    "Slate",
-    "SlateItem",
-    "StoreError",
-    "UnknownSlateError",
-    "diversify",
-}
-HERE = [name for name in NAMES if name not in ELSEWHERE]
-
 
 def failures(module: ModuleType, directory: Path, monkeypatch: pytest.MonkeyPatch) -> doctest.TestResults:
     """Run the examples of a module in an empty directory, where they may write files."""
@@ -58,7 +42,7 @@ def has_example(documented: object) -> bool:
     return ">>> " in (inspect.getdoc(documented) or "")
 
 
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_public_name_has_an_example(name: str) -> None:
     assert has_example(getattr(slatewise, name))
 
@@ -69,7 +53,7 @@ def methods(cls: type) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("cls", "method"), [(cls, method) for cls in (Catalog, Dataset) for method in methods(cls)], ids=str
+    ("cls", "method"), [(cls, method) for cls in (Catalog, Dataset, Recommender) for method in methods(cls)], ids=str
 )
 def test_every_public_method_has_an_example(cls: type, method: str) -> None:
     assert has_example(getattr(cls, method))
@@ -80,7 +64,7 @@ def test_every_public_method_has_an_example(cls: type, method: str) -> None:
 def test_public_names_are_listed_and_loaded_lazily() -> None:
     assert dir(slatewise) == sorted(slatewise.__all__)
     assert set(slatewise.__all__) == {"__version__", *slatewise._MODULES}
-    for name in HERE:
+    for name in NAMES:
         assert getattr(slatewise, name).__module__.startswith("slatewise.")
 
 

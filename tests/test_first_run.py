@@ -130,7 +130,7 @@ def test_make_says_what_a_machine_lacks(python3: str, sentence: str, tmp_path: P
 
 def test_make_serve_before_make_demo_says_what_to_do(tmp_path: Path) -> None:
     working = WITHOUT_INDEX.replace("exit 1", "exit 0").replace("chmod", str(shutil.which("chmod")))
-    assert "error: there is no catalogue in demo/ yet; make demo trains one" in make(tmp_path, working, "serve").stdout
+    assert "error: there is no catalog in demo/ yet; make demo trains one" in make(tmp_path, working, "serve").stdout
 
 
 @pytest.mark.parametrize("place", ["locked/demo", "locked"])

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from slatewise.policies import make_policy as make_policy
     from slatewise.policies import policy_options as policy_options
     from slatewise.recommender import Recommender as Recommender
+    from slatewise.recommender.types import ConflictError as ConflictError
+    from slatewise.recommender.types import PolicyShare as PolicyShare
+    from slatewise.recommender.types import Preview as Preview
+    from slatewise.recommender.types import Receipt as Receipt
+    from slatewise.recommender.types import RequestError as RequestError
+    from slatewise.recommender.types import Slate as Slate
+    from slatewise.recommender.types import SlateItem as SlateItem
+    from slatewise.recommender.types import UnknownSlateError as UnknownSlateError
+    from slatewise.slates import diversify as diversify
     from slatewise.store.protocol import StoreError as StoreError
 
 if sys.version_info < (3, 11):  # noqa: UP036 (a checkout can be run without being installed)
@@ -31,6 +40,7 @@ _MODULES = {
     "DataError": "slatewise.data.errors",
     "Dataset": "slatewise.data.dataset",
     "POLICIES": "slatewise.policies",
+    "PolicyShare": "slatewise.recommender.types",
     "Policy": "slatewise.policies",
     "Preview": "slatewise.recommender.types",
     "Receipt": "slatewise.recommender.types",
@@ -53,6 +63,7 @@ __all__ = [
     "DataError",
     "Dataset",
     "Policy",
+    "PolicyShare",
     "Preview",
     "Receipt",
     "Recommender",

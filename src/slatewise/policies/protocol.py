@@ -54,7 +54,20 @@ class Slates:
 
 
 class Policy(Protocol):
-    """A way to choose slates and to learn from clicks; it holds configuration and catalog, never users."""
+    """A way to choose slates and to learn from clicks; it holds configuration and catalog, never users.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from slatewise import Catalog, make_policy
+    >>> from slatewise.randomness import Streams, user_keys
+    >>> policy = make_policy("dc2b-calibrated", Catalog.from_vectors(["tea", "coffee", "cocoa"], np.eye(3)))
+    >>> state, everything = policy.start(n_users=2), np.ones((2, 3), dtype=bool)
+    >>> slates = policy.select(state, everything, k=2, random=Streams(0, user_keys(["ann", "ben"]), step=0))
+    >>> slates.items.shape
+    (2, 2)
+    >>> state = policy.update(state, slates, clicks=np.array([[True, False], [False, False]]))
+    """
 
     @property
     def catalog(self) -> Catalog:

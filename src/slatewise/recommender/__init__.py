@@ -219,20 +219,60 @@ class Recommender:
         return self.preview_of(_request(user, k, diversity, candidates, exclude, categories, policy, replaces))
 
     def preview_of(self, request: SlateRequest) -> Preview:
-        """Return what would be chosen now for a request; nothing is recorded."""
+        """Return what would be chosen now for a request; nothing is recorded.
+
+        Parameters
+        ----------
+        request : SlateRequest
+            What `recommend` takes, as one object.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> len(recommender.preview_of(SlateRequest("ann")).items)
+        2
+        """
         version = self.store.read(lambda transaction: transaction.lock(request.user).version)
         self._serving.profiles.keep_only(request.user, version)
         draft = self.draft(request)
         return Preview(request.user, draft.profile.n_slates, draft.profile.policy.name, draft.variety, draft.items)
 
     def draft(self, request: SlateRequest) -> Draft:
-        """Choose a slate without recording it; reads the store and computes, so keep it off an event loop."""
+        """Choose a slate without recording it; reads the store and computes, so keep it off an event loop.
+
+        Parameters
+        ----------
+        request : SlateRequest
+            What `recommend` takes, as one object.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> draft = recommender.draft(SlateRequest("ann"))
+        >>> recommender.record(draft).result().number
+        0
+        """
         return draft_slate(self._serving, request)
 
     def record(self, draft: Draft) -> Future[Slate | None]:
         """Queue a draft to be recorded; the future is set once the slate is durable.
 
         Its result is None if the catalog or anything about the user changed since it was chosen: then draft again.
+
+        Parameters
+        ----------
+        draft : Draft
+            The result of `draft`.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> drafts = [recommender.draft(SlateRequest("ann", k=1)) for _ in range(2)]
+        >>> [recommender.record(draft).result() is None for draft in drafts]
+        [False, True]
         """
         return self.store.write(lambda transaction: record_slate(self._serving, transaction, draft))
 
@@ -240,6 +280,18 @@ class Recommender:
         """Queue a slate to be chosen and recorded in one transaction, for a user whose drafts keep going stale.
 
         Other writers may have to wait while it is chosen, so try `draft` and `record` a few times first.
+
+        Parameters
+        ----------
+        request : SlateRequest
+            What `recommend` takes, as one object.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.draft_and_record(SlateRequest("ann")).result().number
+        0
         """
         return self.store.write(lambda transaction: draft_and_record(self._serving, transaction, request))
 
@@ -292,7 +344,20 @@ class Recommender:
         event_id: str | None = None,
         final: bool = True,
     ) -> Future[Receipt]:
-        """Queue feedback to be recorded; the future is set once it is durable."""
+        """Queue feedback to be recorded; the future is set once it is durable.
+
+        Parameters
+        ----------
+        slate_id, clicked, retracted, event_id, final
+            As for `feedback`.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.feedback_later(recommender.recommend("ann").slate_id, [1]).result().duplicate
+        False
+        """
         event, serving = FeedbackEvent.of(slate_id, clicked, retracted, event_id, final), self._serving
         return serving.store.write(lambda transaction: record_feedback(serving, transaction, event))
 
@@ -322,7 +387,21 @@ class Recommender:
         return user_view(served, policy, user, history, tally_by_slate(events))
 
     def export(self, user: str) -> dict[str, Any]:
-        """Return everything that is kept about a user, ready for JSON."""
+        """Return everything that is kept about a user, ready for JSON.
+
+        Parameters
+        ----------
+        user : str
+            The id of the user.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> slate = recommender.recommend("ann")
+        >>> [entry["number"] for entry in recommender.export("ann")["slates"]]
+        [0]
+        """
         check_id("user", user)
         content = export_user(self.store, user)
         if content is None:
@@ -330,20 +409,54 @@ class Recommender:
         return content
 
     def forget(self, user: str) -> bool:
-        """Delete everything about a user; return whether there was anything."""
+        """Delete everything about a user; return whether there was anything.
+
+        Parameters
+        ----------
+        user : str
+            The id of the user.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> slate = recommender.recommend("ann")
+        >>> recommender.forget("ann"), recommender.forget("ann")
+        (True, False)
+        """
         check_id("user", user)
         existed = self.store.write(lambda transaction: transaction.forget(user)).result()
         self._serving.profiles.drop(user)
         return existed
 
     def experiments(self) -> list[PolicyResult]:
-        """Compare the policies by what users did with their slates."""
+        """Compare the policies by what users did with their slates.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> [result.policy for result in recommender.experiments()]
+        ['dc2b-calibrated']
+        """
         return compare_policies(self.store.read(lambda transaction: transaction.totals()), self.shares)
 
     def close_expired(self, limit: int = 1_000) -> int:
         """Close slates that waited for feedback longer than `reward_wait`; return how many.
 
         A user whose log is damaged does not hold up the others.
+
+        Parameters
+        ----------
+        limit : int
+            Close at most so many.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.close_expired()
+        0
         """
         serving = self._serving
         before = serving.clock() - self.reward_wait
@@ -353,18 +466,54 @@ class Recommender:
         return sum(future.result() for future in closing)
 
     def use_catalog(self, catalog: Catalog) -> None:
-        """Serve from another catalog from now on; beliefs are rebuilt from the log when their users come back."""
+        """Serve from another catalog from now on; beliefs are rebuilt from the log when their users come back.
+
+        Parameters
+        ----------
+        catalog : Catalog
+            The new items to choose from.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.use_catalog(Catalog.from_vectors([2, 3], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> sorted(item.id for item in recommender.recommend("ann").items)
+        [2, 3]
+        """
         self._serving = replace(
             self._serving, served=self._prepare(catalog), profiles=ProfileCache(CACHED_USERS, self.rebuilt)
         )
 
     def verify(self) -> Iterator[tuple[str, str | None]]:
-        """Yield every user and what is wrong with what is cached about them, or None."""
+        """Yield every user and what is wrong with what is cached about them, or None.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> slate = recommender.recommend("ann")
+        >>> list(recommender.verify())
+        [('ann', None)]
+        """
         for user in self.store.users():
             yield user, self._problem(user)
 
     def rebuild(self, user: str) -> None:
-        """Learn the belief about a user again from the log; nothing is written about a user never seen."""
+        """Learn the belief about a user again from the log; nothing is written about a user never seen.
+
+        Parameters
+        ----------
+        user : str
+            The id of the user.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> slate = recommender.recommend("ann")
+        >>> recommender.rebuild("ann")
+        """
         serving = self._serving
         policy = serving.served.policy(serving.served.assigned_policy(user))
 
@@ -379,7 +528,14 @@ class Recommender:
         self.store.write(job).result()
 
     def close(self) -> None:
-        """Finish what is queued and close the store."""
+        """Finish what is queued and close the store.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.close()
+        """
         self.store.close()
 
     def __enter__(self) -> Self:

@@ -132,6 +132,7 @@ def draft_slate(serving: Serving, request: SlateRequest, transaction: Transactio
     known = serving.profiles.get(request.user)
     if known is None or known.policy is not policy:
         known = load()
+        serving.profiles.put(request.user, known)
     withdrawn = _withdrawn(serving, known, request)
     if withdrawn is not None:
         known = replace(load(without=withdrawn.slate_id), version=known.version)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog, CatalogError
+from slatewise.plugins import PluginError
 from slatewise.policies import POLICIES, Available, Policy, Slates, State, make_policy
 from slatewise.randomness import Streams, user_keys
 from slatewise.recommender.types import PolicyShare, RequestError
@@ -159,7 +160,7 @@ class ServedCatalog:
     def _can_make(self, name: str) -> bool:
         try:
             self._make(name)
-        except RequestError:
+        except (RequestError, PluginError):
             return False
         return True
 
@@ -192,7 +193,7 @@ def _share(name: str, given: float | PolicyShare) -> PolicyShare:
 def policy_name(policy: Policy) -> str:
     """Return the name of a policy object: the one it is registered under, else that of its class."""
     kind = type(policy)
-    return next((name for name, known in POLICIES.items() if known is kind), kind.__name__)
+    return next((name for name in POLICIES.built_in if POLICIES[name] is kind), kind.__name__)
 
 
 def on_catalog(policy: Policy, catalog: Catalog) -> Policy:

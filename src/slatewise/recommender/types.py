@@ -15,21 +15,53 @@ REASONS = (POPULAR, SIMILAR, EXPLORING)
 
 
 class RequestError(ValueError):
-    """A request that cannot be served: it names something unknown or contradicts itself; nothing was changed."""
+    """A request that cannot be served: it names something unknown or contradicts itself; nothing was changed.
+
+    Examples
+    --------
+    >>> from slatewise import Catalog, Recommender
+    >>> catalog = Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]])
+    >>> Recommender(catalog).recommend("ann", candidates=["coffee"])
+    Traceback (most recent call last):
+    slatewise.recommender.types.RequestError: the item at position 0 of candidates is not in the catalog
+    """
 
 
 class UnknownSlateError(RequestError):
-    """Feedback on a slate that was never shown, or whose user was forgotten."""
+    """Feedback on a slate that was never shown, or whose user was forgotten.
+
+    Examples
+    --------
+    >>> from slatewise import Catalog, Recommender
+    >>> catalog = Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]])
+    >>> Recommender(catalog).feedback("no such slate")
+    Traceback (most recent call last):
+    slatewise.recommender.types.UnknownSlateError: there is no such slate; feedback names the slate_id ...
+    """
 
 
 class ConflictError(RequestError):
-    """An event id that was used before with different content."""
+    """An event id that was used before with different content.
+
+    Examples
+    --------
+    >>> from slatewise import Catalog, Recommender
+    >>> catalog = Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]])
+    >>> recommender = Recommender(catalog)
+    >>> slate = recommender.recommend("ann")
+    >>> receipt = recommender.feedback(slate.slate_id, ["tea"], event_id="click-1")
+    >>> recommender.feedback(slate.slate_id, ["cocoa"], event_id="click-1")
+    Traceback (most recent call last):
+    slatewise.recommender.types.ConflictError: this event_id was used before with different content; ...
+    """
 
 
 @dataclass(frozen=True)
 class PolicyShare:
     """A policy to serve: a name from POLICIES with options, or a policy object, and its share of the users.
 
+    Examples
+    --------
     >>> PolicyShare("dc2b", share=0.1, options={"temperature": 0})
     PolicyShare(policy='dc2b', share=0.1, options={'temperature': 0})
     """
@@ -46,6 +78,14 @@ class SlateItem:
     probability ± deviation: of a click, None if the policy has no belief; diversity_gain: what the item adds to the
     variety of the slate, in the policy's units; reason: one of POPULAR, SIMILAR, EXPLORING; because: the id of the
     clicked item that it is similar to, and that item's title.
+
+    Examples
+    --------
+    >>> from slatewise import Catalog, Recommender
+    >>> catalog = Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]])
+    >>> item = Recommender(catalog).recommend("ann", 1).items[0]
+    >>> item.id, item.title
+    ('cocoa', 'cocoa')
     """
 
     id: ItemId
@@ -61,7 +101,16 @@ class SlateItem:
 
 @dataclass(frozen=True)
 class Slate:
-    """A recorded list of items to show, number `number` of its user, counted from 0; feedback names its slate_id."""
+    """A recorded list of items to show, number `number` of its user, counted from 0; feedback names its slate_id.
+
+    Examples
+    --------
+    >>> from slatewise import Catalog, Recommender
+    >>> catalog = Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]])
+    >>> slate = Recommender(catalog).recommend("ann")
+    >>> slate.user, slate.number, len(slate.items)
+    ('ann', 0, 2)
+    """
 
     slate_id: str
     user: str
@@ -73,7 +122,16 @@ class Slate:
 
 @dataclass(frozen=True)
 class Preview:
-    """The slate that would be chosen now; nothing was recorded, and it takes no feedback."""
+    """The slate that would be chosen now; nothing was recorded, and it takes no feedback.
+
+    Examples
+    --------
+    >>> from slatewise import Catalog, Recommender
+    >>> catalog = Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]])
+    >>> preview = Recommender(catalog).preview("ann")
+    >>> preview.user, preview.number, len(preview.items)
+    ('ann', 0, 2)
+    """
 
     user: str
     number: int
@@ -87,6 +145,14 @@ class Receipt:
     """What became of a feedback event.
 
     duplicate: it had arrived before; closed: the slate is now counted; late: it was counted before the event arrived.
+
+    Examples
+    --------
+    >>> from slatewise import Catalog, Recommender
+    >>> catalog = Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]])
+    >>> recommender = Recommender(catalog)
+    >>> recommender.feedback(recommender.recommend("ann").slate_id, ["tea"]).closed
+    True
     """
 
     slate_id: str

@@ -13,7 +13,18 @@ OPEN, CLOSED, WITHDRAWN = "open", "closed", "withdrawn"
 
 
 class StoreError(Exception):
-    """The store could not do what it was asked to do; nothing was written."""
+    """The store could not do what it was asked to do; nothing was written.
+
+    Examples
+    --------
+    >>> from slatewise import StoreError
+    >>> from slatewise.store import open_store
+    >>> try:
+    ...     open_store("sqlite:///no/such/directory/slates.db")
+    ... except StoreError as error:
+    ...     print(type(error).__name__)
+    StoreUnavailableError
+    """
 
 
 class StoreFullError(StoreError):
