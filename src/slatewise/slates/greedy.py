@@ -24,8 +24,9 @@ from slatewise.slates.kernels import (
     Integers,
     Vectors,
     Words,
-    cosine_losses,
+    inverse_lengths,
     jaccard_of_sets,
+    lower_cosines,
     next_set,
     ones,
     product,
@@ -65,8 +66,8 @@ TIE = 1e-9
 KEPT_VALUES = 1 << 18
 """Bounds of so many items are kept; of more, they are worked out again where a block is opened, to write less."""
 
-CROWDED = 8
-"""Where so many items of a block come into question, similarity is first looked at for the whole block."""
+CROWDED = 32
+"""Where more items of a block come into question than dim over this, they are looked at together first."""
 
 ITEM, SEEN, OWN, SIZE, STATE, GAIN = range(6)
 
@@ -168,6 +169,7 @@ def choose_slate(
     if form != TABLE or kind != LARGEST_COSINE or candidates.size > 0:
         for block in range(seen.size):
             seen[block] = slate.size
+    inverse = np.empty(n if seen.size > 0 and seen[0] == 0 else 0)
     filled, size, count = np.int64(0), np.int64(0), np.int64(0)
     while filled < slate.size:
         # Bring up to date whatever in the pool may gain most, the most promising item first.
@@ -192,9 +194,9 @@ def choose_slate(
                 bound_items(scores, one_pass, block, values, shift)
             first, last = block * BLOCK - shift, min(n, block * BLOCK + BLOCK) - shift
             bits, bounds[block] = reaching(values, first, last, closed[block], reach)
-            if count > seen[block] and values.size > BLOCK and ones(np.uint64(bits)) >= CROWDED:
-                for number in range(seen[block], count):
-                    subtract_cosines(vectors, directions, number, (table, user, weight), (values, first, last))
+            if count > seen[block] and values.size > BLOCK and ones(np.uint64(bits)) * CROWDED > vectors.shape[1]:
+                since, own = (directions, seen[block], count), (table, user, weight)
+                subtract_cosines(vectors, inverse, since, own, (values, first, last))
                 seen[block] = count
                 bits, bounds[block] = reaching(values, first, last, closed[block], reach)
             closed[block] |= np.uint64(bits)
@@ -238,21 +240,27 @@ def choose_slate(
 
 @compiled
 def subtract_cosines(
-    vectors: Vectors, directions: Floats, number: int, own: tuple[Floats, int, float], block: tuple[Floats, int, int]
+    vectors: Vectors,
+    inverse: Floats,
+    directions: tuple[Floats, int, int],
+    own: tuple[Floats, int, float],
+    block: tuple[Floats, int, int],
 ) -> None:
-    """Lower the bounds of a block by the weighted cosines with a chosen item, for scores from a table.
+    """Lower the bounds of a block by the weighted cosines with items chosen since, for scores from a table.
 
     Bounds by scores alone let in very many items where similarity weighs much; for a whole block it is looked at fast.
     """
-    table, user, weight = own
-    values, first, last = block
-    direction, losses = np.empty(vectors.shape[1], dtype=np.float32), np.empty(last - first)
-    for coordinate in range(direction.size):
-        direction[coordinate] = directions[number, coordinate]
-    cosine_losses(vectors, first, direction, losses)
-    row = user if table.shape[0] > 1 else 0
-    for place in range(losses.size):
-        values[first + place] = min(values[first + place], table[row, first + place] - weight * losses[place])
+    (units, seen, count), (table, user, weight), (values, first, last) = directions, own, block
+    rows, scales, row = vectors[first:last], inverse[first:last], user if table.shape[0] > 1 else 0
+    direction, cosines = np.empty(vectors.shape[1], dtype=np.float32), np.empty(last - first)
+    if seen == 0:
+        inverse_lengths(rows, scales)
+    for number in range(seen, count):
+        for coordinate in range(direction.size):
+            direction[coordinate] = units[number, coordinate]
+        lower_cosines(rows, scales, direction, cosines)
+        for place in range(cosines.size):
+            values[first + place] = min(values[first + place], table[row, first + place] - weight * cosines[place])
 
 
 @compiled

@@ -190,21 +190,40 @@ def reaching(values: Floats, first: int, last: int, closed: np.uint64, limit: fl
 
 
 @sums
-def cosine_losses(vectors: Vectors, first: int, direction: NDArray[np.float32], losses: Floats) -> None:
-    """Fill in lower bounds of the cosines of consecutive items with a direction of length one; 0 if negative.
-
-    The sums are float32, for speed, and the bounds allow for their rounding errors.
-    """
-    error = UNIT * (direction.size + 4)
-    for row in range(losses.size):
-        item, along, squared = first + row, np.float32(0.0), np.float32(0.0)
+def inverse_lengths(vectors: Vectors, inverse: Floats) -> None:
+    """Fill in 1 / |x_i| of some rows in float32 precision; 0 where float32 cannot hold it."""
+    for row in range(vectors.shape[0]):
+        squared = np.float32(0.0)
         for coordinate in range(vectors.shape[1]):
-            value = np.float32(vectors[item, coordinate])
-            along += value * direction[coordinate]
-            squared += value * value
-        length = np.sqrt(squared)
-        in_range = (length > np.float32(1e-15)) & (length < np.float32(1e15))
-        losses[row] = max(along / length - error, 0.0) if in_range else 0.0
+            squared += np.float32(vectors[row, coordinate]) * np.float32(vectors[row, coordinate])
+        inverse[row] = 1.0 / np.sqrt(np.float64(squared)) if 1e-30 < squared < 1e30 else 0.0
+
+
+@sums
+def lower_cosines(vectors: Vectors, inverse: Floats, direction: NDArray[np.float32], cosines: Floats) -> None:
+    """Fill in lower bounds of the cosines of some rows with a direction of length one, 0 if negative.
+
+    The sums are float32, for speed, and the bounds allow for their rounding errors; four rows at a time.
+    """
+    (n_rows, dim), row = vectors.shape, 0
+    while row + 4 <= n_rows:
+        a = b = c = d = np.float32(0.0)
+        for coordinate in range(dim):
+            a += np.float32(vectors[row, coordinate]) * direction[coordinate]
+            b += np.float32(vectors[row + 1, coordinate]) * direction[coordinate]
+            c += np.float32(vectors[row + 2, coordinate]) * direction[coordinate]
+            d += np.float32(vectors[row + 3, coordinate]) * direction[coordinate]
+        cosines[row], cosines[row + 1], cosines[row + 2], cosines[row + 3] = a, b, c, d
+        row += 4
+    while row < n_rows:
+        a = np.float32(0.0)
+        for coordinate in range(dim):
+            a += np.float32(vectors[row, coordinate]) * direction[coordinate]
+        cosines[row] = a
+        row += 1
+    error = UNIT * (dim + 4)
+    for row in range(n_rows):
+        cosines[row] = max(cosines[row] * inverse[row] - error, 0.0)
 
 
 @compiled
