@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import slatewise
-from slatewise import Catalog, Dataset
+from slatewise import Catalog, Dataset, Recommender
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 MODULES = sorted(
