@@ -14,7 +14,6 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 
-from slatewise import slates as rules
 from slatewise.catalog import Catalog, taste
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import Dataset
@@ -27,6 +26,7 @@ from slatewise.lab.tuning import VALIDATION_SHARE
 from slatewise.policies.calibrated import Calibrated
 from slatewise.policies.protocol import Booleans, Floats, Policy
 from slatewise.report.parts import csv_text, markdown_table
+from slatewise.slates import Available, Choice, dpp_greedy
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,20 +57,16 @@ class Volume(Calibrated):
     alpha: float = 1.0
 
     @cached_property
-    def kernel_vectors(self) -> rules.ItemVectors:
-        """Unit taste vectors beside unit category vectors."""
-        sets = self.catalog.categories.astype(np.float64)
-        parts = (_unit(self.vectors), self.beta * _unit(sets))
-        return rules.ItemVectors.of(np.hstack(parts))
+    def kernel_vectors(self) -> Floats:
+        """Unit taste vectors next to unit category vectors."""
+        sets, tastes = self.catalog.categories.astype(np.float64), self.catalog.taste_vectors.astype(np.float64)
+        return np.hstack((_unit(tastes), self.beta * _unit(sets)))
 
-    def _choose(self, scores: Floats, available: Booleans, k: int, is_first: Booleans) -> rules.Choice:
+    def _choose(self, theta: Floats, available: Booleans | Available, k: int, is_first: Booleans) -> Choice:
         alpha = np.where(is_first, 100.0, self.alpha)[:, None]
+        scores = theta @ self.catalog.taste_vectors.astype(np.float64).T + self.rates
         quality = 2.0 * alpha * np.log(np.clip(scores, 1e-6, 1.0))
-        return rules.dpp_greedy(quality, self.kernel_vectors, available, k)
-
-    def _choose_alone(self, theta: Floats, available: rules.Available, k: int, is_first: bool) -> rules.Choice:
-        scores = self._scores(theta[None])
-        return self._choose(scores, available.table(), k, np.array([is_first]))
+        return dpp_greedy(quality, self.kernel_vectors, available, k)
 
 
 def _unit(vectors: Floats) -> Floats:

@@ -15,7 +15,7 @@ from slatewise.data.sources import load
 from slatewise.lab.simulate import simulate
 from slatewise.policies import Available, Slates, State
 from slatewise.policies.dc2b import Dc2b
-from slatewise.policies.protocol import for_all
+from slatewise.policies.protocol import as_table
 from slatewise.randomness import Streams
 
 
@@ -49,10 +49,11 @@ class PrintedDc2b(Dc2b):
         mean = np.linalg.solve(precision, shift[:, :, None])[:, :, 0]
         root = np.linalg.cholesky(precision).swapaxes(1, 2)
         theta = mean + np.linalg.solve(root, random.normal(self.catalog.dim)[:, :, None])[:, :, 0]
+        vectors = self.vector_length * self.catalog.vectors.astype(np.float64)
         with np.errstate(all="ignore"):
             chosen = [
-                printed_greedy(self.vectors @ one, self.vectors, allowed, k, self.alpha)
-                for one, allowed in zip(theta, for_all(available, len(theta)), strict=True)
+                printed_greedy(vectors @ one, vectors, allowed, k, self.alpha)
+                for one, allowed in zip(theta, as_table(available, len(theta), len(vectors)), strict=True)
             ]
         items = np.array(chosen, dtype=np.int64)
         return Slates(items, np.full(items.shape, 0.5), np.zeros(items.shape), np.zeros(items.shape))
