@@ -86,7 +86,7 @@ def test_without_the_penalty_other_items_would_be_chosen() -> None:
     scores, vectors, _ = inputs(3, 200, 6)
     plain = diversify(scores, vectors=vectors, diversity=0.0, method="mmr").indices.tolist()
     for method in ("dpp", "mmr"):
-        assert diversify(scores, vectors=vectors, method=method).indices.tolist() != plain  # type: ignore[arg-type]
+        assert diversify(scores, vectors=vectors, method=method).indices.tolist() != plain
 
 
 def test_lists_arrays_and_names_say_the_same() -> None:
@@ -110,7 +110,7 @@ def test_inputs_are_not_changed_and_float32_is_not_copied() -> None:
     before = scores.copy(), vectors.copy(), categories.copy()
     vectors.flags.writeable = scores.flags.writeable = False
     for method in ("overlap", "dpp", "mmr"):
-        diversify(scores, vectors=vectors, categories=categories, method=method)  # type: ignore[arg-type]
+        diversify(scores, vectors=vectors, categories=categories, method=method)
     for array, copy in zip((scores, vectors, categories), before, strict=True):
         np.testing.assert_array_equal(array, copy)
 
@@ -119,8 +119,8 @@ def test_scores_of_any_scale_give_the_same_slate() -> None:
     scores, vectors, categories = inputs(7, 60, 4)
     for other in (1e-9 * scores, 1e9 * scores - 5.0):
         for options in ({"categories": categories}, {"vectors": vectors}):
-            expected = diversify(scores, **options).indices  # type: ignore[arg-type]
-            np.testing.assert_array_equal(diversify(other, **options).indices, expected)  # type: ignore[arg-type]
+            expected = diversify(scores, **options).indices
+            np.testing.assert_array_equal(diversify(other, **options).indices, expected)
 
 
 GOOD: dict[str, Any] = {"scores": [0.1, 0.2], "vectors": [[1.0, 0.0], [0.0, 1.0]], "categories": ["A", "B"]}

@@ -34,8 +34,8 @@ def test_ten_lines_are_ten_lines() -> None:
 def test_a_policy_of_ones_own_learns_more_than_the_crowd_knows() -> None:
     told = run("custom_policy")
     shares = {name: float(share) for name, share in re.findall(r"^(\S+) +(0\.\d+) of the items", told, re.M)}
-    assert list(shares) == ["random", "popular", "favourite-categories"]
-    assert shares["favourite-categories"] > shares["popular"] > 2 * shares["random"]
+    assert list(shares) == ["random", "popular", "favorite-categories"]
+    assert shares["favorite-categories"] > shares["popular"] > 2 * shares["random"]
     assert re.search(r"^served: .+, .+, .+$", told, re.M)
 
 

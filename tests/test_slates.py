@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -179,14 +178,8 @@ def test_last_known_gains_are_only_bounds(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(greedy, "choose_slates", greedy.choose_slates.__wrapped__)  # type: ignore[attr-defined]
     monkeypatch.setattr(greedy, "choose_slate", greedy.choose_slate.__wrapped__)  # type: ignore[attr-defined]
     np.testing.assert_array_equal(slates.dpp_greedy(scores, vectors, available, 5).items, honest)
-    refresh = greedy.refresh
-
-    def look_once(*given: Any) -> float:
-        pool, place = given[3], given[4]
-        is_new = pool[greedy.SEEN, place] == 0 and pool[greedy.GAIN, place] != pool[greedy.OWN, place]
-        return refresh(*given) if is_new else float(pool[greedy.GAIN, place])
-
-    monkeypatch.setattr(greedy, "refresh", look_once)
+    last_known = lambda _rule, pool, size, _so_far: pool[greedy.GAIN, :size].max(initial=-np.inf)  # noqa: E731
+    monkeypatch.setattr(greedy, "refresh_pool", last_known)
     assert np.mean((slates.dpp_greedy(scores, vectors, available, 5).items != honest).any(axis=1)) > 0.5
 
 

@@ -1,7 +1,7 @@
 """Policies that do not learn: the same scores for every user, chosen by different slate rules."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 
 import numpy as np
@@ -41,15 +41,13 @@ class SharedScores:
         """Choose for every user; once, if all may see the same items."""
         n_users = len(state["rounds"])
         if not isinstance(available, Available) and (available == available[:1]).all():
-            choice = self._repeated(choose(table(self.scores[None]), self.rule, available[:1], k), n_users)
+            single = choose(table(self.scores[None]), self.rule, available[:1], k)
+            items, gains, variety = (np.repeat(part, n_users, axis=0) for part in astuple(single))
+            choice = Choice(items, gains, variety)
         else:
             choice = choose(table(self.scores[None]), self.rule, available, k, n_users)
         probability = at_items(self.probability, choice.items)
         return Slates(choice.items, probability, np.zeros(choice.items.shape), choice.variety)
-
-    @staticmethod
-    def _repeated(choice: Choice, n_users: int) -> Choice:
-        return Choice(*(np.repeat(part, n_users, axis=0) for part in (choice.items, choice.gains, choice.variety)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,7 +104,7 @@ class Dc2b:
 def _first_gains(shown: Floats) -> Floats:
     """Return the log|x|² that vectors (n_users, k, dim) add to log f on an empty slate; zero vectors add nothing."""
     squared = np.square(shown).sum(axis=2)
-    return np.log(squared, where=squared > 0.0, out=np.zeros_like(squared))
+    return np.asarray(np.log(squared, where=squared > 0.0, out=np.zeros_like(squared)))
 
 
 def _state(beliefs: belief.Beliefs) -> State:

@@ -70,6 +70,13 @@ CROWDED = 32
 """Where more items of a block come into question than dim over this, they are looked at together first."""
 
 ITEM, SEEN, OWN, SIZE, STATE, GAIN = range(6)
+"""The rows of the pool (6, n): item, number of chosen items it has seen, own value, size, state, last known gain."""
+
+ActiveRule = tuple[tuple[int, float, float], Vectors, Words]
+"""Kind, weight and noise of a user's rule, vectors, sets."""
+
+BlockMemory = tuple[Floats, Words, Floats, Integers, Floats]
+"""Of blocks: bounds, bits of closed items, values of items, chosen items that the values allow for, 1 / lengths."""
 
 
 @dataclass(frozen=True)
@@ -112,20 +119,19 @@ def choose_slates(
     kind, weights, noise, vectors, sets = rule
     restricted, _, _, candidates = available
     n_items = scores[1].shape[1] if scores[0] == TABLE else scores[3].shape[0]
-    n = candidates.size if restricted else n_items
+    n, k = candidates.size if restricted else n_items, chosen[0].shape[1]
     n_blocks = (n + BLOCK - 1) // BLOCK
-    bounds, closed = np.empty(n_blocks), np.empty(n_blocks, dtype=np.uint64)
-    values = np.empty(n_blocks * BLOCK if n <= KEPT_VALUES else BLOCK)
-    pool, directions = np.empty((6, n)), np.empty((chosen[0].shape[1], vectors.shape[1]))
+    values, inverse = np.empty(n_blocks * BLOCK if n <= KEPT_VALUES else BLOCK), np.empty(n)
+    blocks = (np.empty(n_blocks), np.empty(n_blocks, dtype=np.uint64), values, np.empty(n_blocks, np.int64), inverse)
+    pool, directions, lengths = np.empty((6, n)), np.empty((k, vectors.shape[1])), np.zeros(k + 1)
     for user in range(chosen[0].shape[0]):
         weight = weights[user if weights.size > 1 else 0]
         active = (RELEVANCE if weight == 0.0 and kind != VOLUME else kind, weight, noise)
-        close_unavailable(available, user, closed, n)
+        close_unavailable(available, user, blocks[1], n)
         one_pass = (user, n, rounding_error(scores, user), narrow_weights(scores, user), candidates)
-        if not bound_blocks(scores, one_pass, values, (bounds, closed)):
+        if not bound_blocks(scores, one_pass, values, (blocks[0], blocks[1])):
             return user
-        memory = (bounds, closed, values, pool, directions)
-        if not choose_slate(scores, (active, vectors, sets), one_pass, memory, chosen):
+        if not choose_slate(scores, (active, vectors, sets), one_pass, (blocks, pool, directions, lengths), chosen):
             return user
     return -1
 
@@ -155,87 +161,100 @@ def close_unavailable(available: AvailableArguments, user: int, closed: Words, n
 @compiled
 def choose_slate(
     scores: ScoreArguments,
-    rule: tuple[tuple[int, float, float], Vectors, Words],
+    rule: ActiveRule,
     one_pass: Pass,
-    memory: tuple[Floats, Words, Floats, Floats, Floats],
+    memory: tuple[BlockMemory, Floats, Floats, Floats],
     chosen: tuple[Integers, Floats, Floats],
 ) -> bool:
     """Choose one user's items one by one, and note their gains and own values. False if a score is not finite."""
-    user, n, error, _, candidates = one_pass
-    (kind, weight, _), vectors, sets = rule
-    bounds, closed, values, pool, directions = memory
-    form, table, matrix, features, _, base, factor, _, _ = scores
-    slate, lengths, seen = chosen[0][user], np.zeros(chosen[0].shape[1] + 1), np.zeros(bounds.size, dtype=np.int64)
-    if form != TABLE or kind != LARGEST_COSINE or candidates.size > 0:
-        for block in range(seen.size):
-            seen[block] = slate.size
-    inverse = np.empty(n if seen.size > 0 and seen[0] == 0 else 0)
-    filled, size, count = np.int64(0), np.int64(0), np.int64(0)
+    (blocks, pool, directions, lengths), slate, user = memory, chosen[0][one_pass[0]], one_pass[0]
+    (kind, weight, _), vectors, _ = rule
+    for block in range(blocks[3].size):
+        blocks[3][block] = 0 if kind == LARGEST_COSINE and scores[0] == TABLE and one_pass[4].size == 0 else slate.size
+    filled = size = count = 0 * slate.size  # for a constant 0, numba would compile the callees once more
     while filled < slate.size:
-        # Bring up to date whatever in the pool may gain most, the most promising item first.
         headroom = 0.0
         if kind == MEAN_COSINE and count > 0:
             headroom = widen_gains(pool, size, weight, (directions, lengths, count))
-        best, limit, top = -np.inf, -np.inf, place_of_largest(pool[GAIN], size)
-        for turn in range(-1 if size > 0 else 0, size):
-            place = top if turn < 0 else turn
-            if pool[GAIN, place] >= limit:
-                best = max(best, refresh(rule[0], vectors, sets, pool, place, (directions, slate, count), limit))
-                limit = lowest_tie(best)
-        # Take items into the pool whose bounds reach the best gain; from the best block if there is no gain yet.
-        top = place_of_largest(bounds, bounds.size)
-        for turn in range(-1 if size == 0 and bounds.size > 0 else 0, bounds.size):
-            block = top if turn < 0 else turn
-            reach = bounds[top] - 2.0 * error if turn < 0 else lowest_tie(best) - error - headroom
-            if bounds[block] < reach or bounds[block] == -np.inf:
-                continue
-            shift = block * BLOCK if values.size == BLOCK else 0
-            if values.size == BLOCK:
-                bound_items(scores, one_pass, block, values, shift)
-            first, last = block * BLOCK - shift, min(n, block * BLOCK + BLOCK) - shift
-            bits, bounds[block] = reaching(values, first, last, closed[block], reach)
-            if count > seen[block] and values.size > BLOCK and ones(np.uint64(bits)) * CROWDED > vectors.shape[1]:
-                since, own = (directions, seen[block], count), (table, user, weight)
-                subtract_cosines(vectors, inverse, since, own, (values, first, last))
-                seen[block] = count
-                bits, bounds[block] = reaching(values, first, last, closed[block], reach)
-            closed[block] |= np.uint64(bits)
-            place = next_set(np.uint64(bits), 0)
-            while place < BLOCK:
-                position = block * BLOCK + place
-                place = next_set(np.uint64(bits), place + 1)
-                item = candidates[position] if candidates.size > 0 else position
-                magnitude, own = (
-                    size_of(kind, vectors, sets, item),
-                    exact_score(form, table, matrix, features, base, factor, user, item),
-                )
-                if not abs(own) < np.inf:
-                    return False
-                pool[ITEM, size], pool[SEEN, size], pool[SIZE, size] = item, 0, magnitude
-                pool[OWN, size] = own if form == TABLE else own + first_gain(rule[0], magnitude)
-                pool[STATE, size] = first_state(kind, magnitude)
-                best = max(best, refresh(rule[0], vectors, sets, pool, size, (directions, slate, count), limit))
-                limit = lowest_tie(best)
-                size += 1
-        # Choose the lowest item of the best, unless nothing is left, or nothing sticks out of the span of the chosen.
-        if size == 0:
-            break
+        best = refresh_pool(rule, pool, size, (directions, slate, count))
+        best, size = open_blocks(scores, rule, one_pass, blocks, (pool, size, directions, slate, count, best, headroom))
+        if size <= 0:
+            return size == 0
         if best > -np.inf:
             place = lowest_item(pool, size, lowest_tie(best))
-            item = int(pool[ITEM, place])
-            slate[filled] = item
+            slate[filled] = int(pool[ITEM, place])
             chosen[1][user, filled], chosen[2][user, filled] = pool[GAIN, place], pool[OWN, place]
+            if kind == OVERLAP:
+                count += 1
+            elif kind != RELEVANCE and filled + 1 < slate.size:
+                count = add_direction(rule[0], vectors, slate[filled], directions, count)
             filled, size = filled + 1, size - 1
             for row in range(6):
                 pool[row, place] = pool[row, size]
-            if kind == OVERLAP:
-                count += 1
-            elif kind != RELEVANCE and filled < slate.size:
-                count = add_direction(rule[0], vectors, item, directions, count)
         if kind == VOLUME and (best == -np.inf or count == vectors.shape[1]):
             begin_span(pool, size, count > 0)
-            count = np.int64(0)
+            count = 0 * count
     return True
+
+
+@compiled
+def refresh_pool(rule: ActiveRule, pool: Floats, size: int, so_far: tuple[Floats, Integers, int]) -> float:
+    """Bring up to date whatever in the pool may gain most, the most promising item first; return the best gain."""
+    best, limit, top = -np.inf, -np.inf, place_of_largest(pool[GAIN], size)
+    for turn in range(-1 if size > 0 else 0, size):
+        place = top if turn < 0 else turn
+        if pool[GAIN, place] >= limit:
+            best = max(best, refresh(rule[0], rule[1], rule[2], pool, place, so_far, limit))
+            limit = lowest_tie(best)
+    return best
+
+
+@compiled
+def open_blocks(
+    scores: ScoreArguments,
+    rule: ActiveRule,
+    one_pass: Pass,
+    blocks: BlockMemory,
+    search: tuple[Floats, int, Floats, Integers, int, float, float],
+) -> tuple[float, int]:
+    """Take items into the pool whose bounds reach the best gain, from the best block first if there is no gain yet.
+
+    Return the best gain then and the size of the pool, −1 if a score is not finite.
+    """
+    (pool, size, directions, slate, count, best, headroom), (bounds, closed, values, seen, inverse) = search, blocks
+    (kind, weight, _), vectors, sets = rule
+    form, table, matrix, features, _, base, factor, _, _ = scores
+    user, n, error, _, candidates = one_pass
+    top = place_of_largest(bounds, bounds.size)
+    for turn in range(-1 if size == 0 and bounds.size > 0 else 0, bounds.size):
+        block = top if turn < 0 else turn
+        reach = bounds[top] - 2.0 * error if turn < 0 else lowest_tie(best) - error - headroom
+        if bounds[block] < reach or bounds[block] == -np.inf:
+            continue
+        shift = block * BLOCK if values.size == BLOCK else 0
+        if values.size == BLOCK:
+            bound_items(scores, one_pass, block, values, shift)
+        first, last = block * BLOCK - shift, min(n, block * BLOCK + BLOCK) - shift
+        bits, bounds[block] = reaching(values, first, last, closed[block], reach)
+        if count > seen[block] and values.size > BLOCK and ones(np.uint64(bits)) * CROWDED > vectors.shape[1]:
+            since, scored = (directions, seen[block], count), (table, user, weight)
+            subtract_cosines(vectors, inverse, since, scored, (values, first, last))
+            seen[block] = count
+            bits, bounds[block] = reaching(values, first, last, closed[block], reach)
+        closed[block] |= np.uint64(bits)
+        place = next_set(np.uint64(bits), 0)
+        while place < BLOCK:
+            item = candidates[block * BLOCK + place] if candidates.size > 0 else block * BLOCK + place
+            place = next_set(np.uint64(bits), place + 1)
+            own = exact_score(form, table, matrix, features, base, factor, user, item)
+            if not abs(own) < np.inf:
+                return best, -1
+            pool[ITEM, size], pool[SEEN, size], pool[SIZE, size] = item, 0, size_of(kind, vectors, sets, item)
+            pool[OWN, size] = own if form == TABLE else own + first_gain(rule[0], pool[SIZE, size])
+            pool[STATE, size] = first_state(kind, pool[SIZE, size])
+            gain = refresh(rule[0], vectors, sets, pool, size, (directions, slate, count), lowest_tie(best))
+            best, size = max(best, gain), size + 1
+    return best, size
 
 
 @compiled
@@ -306,7 +325,7 @@ def widen_gains(pool: Floats, size: int, weight: float, chosen: tuple[Floats, Fl
     for place in range(size):
         smallest = pool[STATE, place] - lengths[int(pool[SEEN, place])]
         pool[GAIN, place] = pool[OWN, place] - weight * smallest / count
-    return weight * lengths[0] / count
+    return float(weight * lengths[0] / count)
 
 
 @compiled
@@ -337,4 +356,4 @@ def refresh(
         number += 1
     pool[SEEN, place], pool[STATE, place] = number, state
     pool[GAIN, place] = pool[OWN, place] - loss(rule, state, size, count)
-    return pool[GAIN, place]
+    return float(pool[GAIN, place])

@@ -171,7 +171,7 @@ def loss(rule: tuple[int, float, float], state: float, size: float, n_chosen: in
     if kind == VOLUME:
         return -np.log(state) if state > 0.0 else np.inf
     if kind == ENTROPY:
-        return 0.5 * weight * np.log((noise * noise + size) / (noise * noise + state))
+        return float(0.5 * weight * np.log((noise * noise + size) / (noise * noise + state)))
     return weight * state / max(n_chosen, 1) if kind == MEAN_COSINE else weight * state
 
 

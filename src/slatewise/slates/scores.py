@@ -133,13 +133,13 @@ def exact_score(
 ) -> float:
     """Return the score of one item in float64; see `Scores` for the arguments."""
     if kind == TABLE:
-        return values[user if values.shape[0] > 1 else 0, item]
+        return float(values[user if values.shape[0] > 1 else 0, item])
     total = product(features, item, values, user)
     if kind == LINEAR:
-        return total + base[item]
+        return float(total + base[item])
     if kind == LOGISTIC:
-        return factor * total + min(total, 0.0) - np.log1p(np.exp(-abs(total)))
-    return total + factor * np.sqrt(max(quadratic_form(features, item, matrix, user), 0.0))
+        return float(factor * total + min(total, 0.0) - np.log1p(np.exp(-abs(total))))
+    return float(total + factor * np.sqrt(max(quadratic_form(features, item, matrix, user), 0.0)))
 
 
 @compiled
