@@ -41,7 +41,7 @@ import sys
 import numpy
 import caller
 assert "numba" not in sys.modules
-print(caller.total(numpy.arange(4.0)), sum(caller.total.dispatcher.stats.cache_hits.values()))
+print(caller.total(numpy.arange(4.0)), sum(caller.total.stats.cache_hits.values()))
 """
 
 

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,11 @@ Floats = NDArray[np.float64]
 SEEDS = st.integers(0, 2**32 - 1)
 RULES = ["top_k", "epsilon_greedy", "mmr", "largest_cosine", "dpp_greedy", "entropy_greedy", "overlap_greedy"]
 GREEDY = RULES[2:]
+
+
+def in_python(kernel: Any) -> Any:
+    """The function that a kernel was compiled from."""
+    return getattr(kernel, "kernel", kernel).__wrapped__
 
 
 def world(seed: int, n_items: int, dim: int, n_users: int = 3) -> tuple[Floats, Floats, NDArray[np.bool_]]:
@@ -175,8 +181,8 @@ def test_last_known_gains_are_only_bounds(monkeypatch: pytest.MonkeyPatch) -> No
     """Negative control: if items in the pool were not looked at again, slates would be wrong."""
     scores, vectors, available = world(4, n_items=400, dim=5, n_users=10)
     honest = slates.dpp_greedy(scores, vectors, available, 5).items
-    monkeypatch.setattr(greedy, "choose_slates", greedy.choose_slates.__wrapped__)  # type: ignore[attr-defined]
-    monkeypatch.setattr(greedy, "choose_slate", greedy.choose_slate.__wrapped__)  # type: ignore[attr-defined]
+    monkeypatch.setattr(greedy, "choose_slates", in_python(greedy.choose_slates))
+    monkeypatch.setattr(greedy, "choose_slate", in_python(greedy.choose_slate))
     np.testing.assert_array_equal(slates.dpp_greedy(scores, vectors, available, 5).items, honest)
     last_known = lambda _rule, pool, size, _so_far: pool[greedy.GAIN, :size].max(initial=-np.inf)  # noqa: E731
     monkeypatch.setattr(greedy, "refresh_pool", last_known)
@@ -366,13 +372,6 @@ def test_rows_are_the_same_however_the_table_is_stored() -> None:
     assert np.shares_memory(item_vectors(by_rows), by_rows)
 
 
-def test_jaccard_by_a_loop() -> None:
-    sets = np.random.default_rng(2).random((12, 5)) < 0.3
-    members = [{int(number) for number in np.flatnonzero(row)} for row in sets]
-    expected = [[naive.jaccard(left, right) for right in members] for left in members]
-    np.testing.assert_allclose(slates.jaccard(sets), expected)
-
-
 class LinearWorld:
     """Large parts that cancel to nearly equal scores, which float32 cannot tell apart."""
 
@@ -414,7 +413,7 @@ def test_float32_bounds_find_the_float64_slate(
 
 def test_without_the_rounding_error_the_bounds_would_lie(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: float32 bounds that are taken at their word lose items that belong into the slate."""
-    monkeypatch.setattr(greedy, "choose_slates", greedy.choose_slates.__wrapped__)  # type: ignore[attr-defined]
+    monkeypatch.setattr(greedy, "choose_slates", in_python(greedy.choose_slates))
     worlds = [LinearWorld(seed, 1e3, 1e3) for seed in range(40)]
     everything = Available.of(400)
     honest = [linear.choose(everything, 5) for linear in worlds]

@@ -60,7 +60,15 @@ class Kernel:
                 dispatcher = self.uncached
                 dispatcher.compile(types)
         self._call = dispatcher
+        self._replace(dispatcher)
         return dispatcher(*arguments)
+
+    def _replace(self, dispatcher: Any) -> None:
+        """Let the module's name stand for the machine code, so that later calls from there take no detour."""
+        module = self.__wrapped__.__globals__
+        if module.get(self.__wrapped__.__name__) is self:
+            dispatcher.kernel = self
+            module[self.__wrapped__.__name__] = dispatcher
 
     @cached_property
     def dispatcher(self) -> Any:
@@ -84,7 +92,8 @@ class Kernel:
         """The kernels that this one calls, by name."""
         known = self.__wrapped__.__globals__
         names = {name: known.get(name) for name in self.__wrapped__.__code__.co_names}
-        return {name: kernel for name, kernel in names.items() if isinstance(kernel, Kernel)}
+        kernels = {name: getattr(value, "kernel", value) for name, value in names.items()}
+        return {name: kernel for name, kernel in kernels.items() if isinstance(kernel, Kernel)}
 
     @cached_property
     def files(self) -> set[str]:

@@ -24,7 +24,9 @@ from slatewise.policies.protocol import (
     sigmoid,
 )
 from slatewise.randomness import Streams
-from slatewise.slates import Available, Choice, LinearItems, choose, pack_sets, rules, squared_lengths
+from slatewise.slates import Available, Choice, LinearItems, Rule, Scores, choose, pack_sets, squared_lengths
+from slatewise.slates.rules import OVERLAP
+from slatewise.slates.scores import LINEAR
 
 MOST_LIKED = 10
 LEAST_NOISE = 0.2
@@ -119,7 +121,7 @@ class Calibrated:
     def _choose(self, theta: Floats, available: Booleans | Available, k: int, is_first: Booleans) -> Choice:
         """Choose by sampled tastes (n_users, rank); is_first says who sees a first slate."""
         weights = np.where(is_first, self.overlap_weight(True), self.overlap_weight(False))
-        return choose(self.items.linear(theta), rules.overlap(self.category_sets, weights), available, k)
+        return choose(Scores(LINEAR, theta, self.items), Rule(OVERLAP, weights, sets=self.category_sets), available, k)
 
     def _at(self, items: Integers) -> Floats:
         """Return the t_i of some items (n_users, k)."""

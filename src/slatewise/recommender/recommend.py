@@ -26,7 +26,6 @@ from slatewise.recommender.profile import (
 )
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
 from slatewise.recommender.types import EXPLORING, POPULAR, SIMILAR, RequestError, Slate, SlateItem
-from slatewise.slates import jaccard
 from slatewise.store.protocol import (
     OPEN,
     WITHDRAWN,
@@ -298,11 +297,16 @@ def _units(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def mean_distance(categories: NDArray[np.bool_]) -> float:
-    """Return the mean of 1 − Jaccard similarity over pairs of category sets (n_items, n_categories); 0 for one item."""
+    """Return the mean of 1 − Jaccard similarity over pairs of category sets (n_items, n_categories); 0 for one item.
+
+    Items without categories share nothing.
+    """
     n_items = len(categories)
     if n_items < 2:
         return 0.0
-    similarity = jaccard(categories)
+    sets = categories.astype(np.float64)
+    shared, sizes = sets @ sets.T, sets.sum(axis=1)
+    similarity = shared / np.maximum(sizes[:, None] + sizes[None, :] - shared, 1.0)
     return float(1.0 - (similarity.sum() - np.trace(similarity)) / (n_items * (n_items - 1)))
 
 

@@ -15,7 +15,7 @@ from slatewise.slates.diversify import Diversified, diversify
 from slatewise.slates.exploration import epsilon_greedy
 from slatewise.slates.greedy import Choice, choose
 from slatewise.slates.kernels import Floats, Vectors, Words, read_only, squared_lengths
-from slatewise.slates.rules import Rule, jaccard, pack_sets
+from slatewise.slates.rules import Rule, pack_sets
 from slatewise.slates.scores import LinearItems, Scores, table
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "entropy_greedy",
     "epsilon_greedy",
     "item_vectors",
-    "jaccard",
     "mmr",
     "overlap_greedy",
     "pack_sets",

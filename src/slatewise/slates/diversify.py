@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from slatewise.categories import indicators
 from slatewise.slates.available import NO_NUMBERS, NO_TABLE
-from slatewise.slates.greedy import choose_slates
+from slatewise.slates.greedy import choose_slates, rule_arguments, score_arguments
 from slatewise.slates.kernels import Floats, Integers, Vectors, Words, all_finite, read_only, sums
 from slatewise.slates.rules import Rule, largest_cosine, overlap, pack_sets, relevance, volume
 from slatewise.slates.scores import NO_ITEMS, TABLE, Scores
@@ -142,7 +142,7 @@ def _choose(values: Floats, rule: Rule, k: int) -> Diversified:
     size = min(k, values.size)
     items, gains, own = np.empty((1, size), dtype=np.int64), np.empty((1, size)), np.empty((1, size))
     scores = Scores(TABLE, values[None], NO_ITEMS)
-    choose_slates(scores.arguments, rule.arguments, EVERYTHING, (items, gains, own))
+    choose_slates(score_arguments(scores), rule_arguments(rule), EVERYTHING, (items, gains, own))
     return Diversified(items[0], gains[0])
 
 

@@ -100,12 +100,25 @@ def choose(scores: Scores, rule: Rule, available: Available | ArrayLike, k: int,
     rows = len(scores.values) if n_users is None else n_users
     if k < 1:
         raise ValueError(f"k is {k}; a slate has at least one position")
-    allowed = available_arguments(available, rows, scores.n_items)
+    n_items = scores.values.shape[1] if scores.kind == TABLE else len(scores.items.features)
+    allowed = available_arguments(available, rows, n_items)
     items, gains, own = np.full((rows, k), -1, dtype=np.int64), np.zeros((rows, k)), np.zeros((rows, k))
-    failed = choose_slates(scores.arguments, rule.arguments, allowed, (items, gains, own))
+    failed = choose_slates(score_arguments(scores), rule_arguments(rule), allowed, (items, gains, own))
     if failed >= 0:
         raise ValueError("the score of an available item is not finite; mark it not available, or repair its vector")
     return Choice(items, gains, gains - own)
+
+
+def score_arguments(scores: Scores) -> ScoreArguments:
+    """Return scores as the kernels take them."""
+    items = scores.items
+    tables = (scores.values, scores.matrix, items.features, items.offsets, items.base)
+    return scores.kind, *tables, scores.factor, *items.extent
+
+
+def rule_arguments(rule: Rule) -> RuleArguments:
+    """Return a rule as the kernels take it."""
+    return rule.kind, rule.weights, rule.noise, rule.vectors, rule.sets
 
 
 @compiled

@@ -8,7 +8,7 @@ state, sums up the chosen items, so that an item can be brought up to date whene
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,7 @@ NO_VECTORS = read_only(np.zeros((0, 0)), np.float32)
 RuleArguments = tuple[int, Floats, float, Vectors, Words]
 
 
-@dataclass(frozen=True, eq=False)
-class Rule:
+class Rule(NamedTuple):
     """What makes a slate varied; made by one of the functions below.
 
     kind: which rule; weights: what variety weighs, one number or one per user; vectors: (n_items, dim) or none;
@@ -46,15 +45,10 @@ class Rule:
     """
 
     kind: int
-    weights: Floats = field(default_factory=lambda: NO_WEIGHT)
+    weights: Floats = NO_WEIGHT
     noise: float = 0.0
-    vectors: Vectors = field(default_factory=lambda: NO_VECTORS)
-    sets: Words = field(default_factory=lambda: NO_SETS)
-
-    @property
-    def arguments(self) -> RuleArguments:
-        """The fields as the compiled greedy takes them."""
-        return self.kind, self.weights, self.noise, self.vectors, self.sets
+    vectors: Vectors = NO_VECTORS
+    sets: Words = NO_SETS
 
     def first_gains(self, items: Integers | None = None) -> Floats:
         """Return what variety adds to some items (default: all) on an empty slate; any item stands in for −1."""
@@ -235,16 +229,3 @@ def drifts(directions: Floats, count: int, lengths: Floats) -> None:
             total[coordinate] += directions[chosen, coordinate]
             squared += total[coordinate] * total[coordinate]
         lengths[chosen] = np.sqrt(squared)
-
-
-def jaccard(sets: NDArray[np.bool_]) -> Floats:
-    """Return the Jaccard similarity of all pairs of sets, given as indicators (n, n_members); empty ones share nothing.
-
-    >>> jaccard(np.array([[True, True], [True, False]])).tolist()
-    [[1.0, 0.5], [0.5, 1.0]]
-    """
-    table = sets.astype(np.float64)
-    shared = table @ table.T
-    sizes = table.sum(axis=1)
-    united = sizes[:, None] + sizes[None, :] - shared
-    return np.asarray(shared / np.maximum(united, 1.0))

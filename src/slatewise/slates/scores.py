@@ -6,8 +6,9 @@ whatever float32 can lose; only items that come into question are scored exactly
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,8 +45,7 @@ Pass = tuple[int, int, float, NDArray[np.float32], Integers]
 """For one user: number, how many items, rounding error, weights in float32, and candidates if not all items are."""
 
 
-@dataclass(frozen=True, eq=False)
-class Scores:
+class Scores(NamedTuple):
     """Scores of n_users and n_items.
 
     kind: which form; values: the table (n_users or 1, n_items), or weights (n_users, dim); factor: α of a form.
@@ -54,20 +54,8 @@ class Scores:
     kind: int
     values: Floats
     items: LinearItems
-    matrix: Floats = field(default_factory=lambda: NO_MATRIX)
+    matrix: Floats = NO_MATRIX
     factor: float = 1.0
-
-    @property
-    def n_items(self) -> int:
-        """Number of items."""
-        return self.values.shape[1] if self.kind == TABLE else len(self.items.features)
-
-    @property
-    def arguments(self) -> ScoreArguments:
-        """The fields as the compiled greedy takes them."""
-        items = self.items
-        tables = (self.values, self.matrix, items.features, items.offsets, items.base)
-        return self.kind, *tables, self.factor, *items.extent
 
 
 @dataclass(frozen=True, eq=False)
