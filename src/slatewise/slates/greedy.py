@@ -20,6 +20,8 @@ from slatewise.compiled import compiled
 from slatewise.slates.available import Available, AvailableArguments, available_arguments
 from slatewise.slates.kernels import (
     BLOCK,
+    KEPT_VALUES,
+    PARTS,
     Floats,
     Integers,
     Vectors,
@@ -63,9 +65,7 @@ from slatewise.slates.scores import (
 TIE = 1e-9
 """Gains are equal when they differ by less than this, relative to 1 + |gain|."""
 
-KEPT_VALUES = 1 << 18
-"""Bounds of so many items are kept; of more, they are worked out again where a block is opened, to write less."""
-
+LOWEST = float(np.finfo(np.float64).min)
 CROWDED = 32
 """Where more items of a block come into question than dim over this, they are looked at together first."""
 
@@ -134,7 +134,7 @@ def choose_slates(
     n_items = scores[1].shape[1] if scores[0] == TABLE else scores[3].shape[0]
     n, k = candidates.size if restricted else n_items, chosen[0].shape[1]
     n_blocks = (n + BLOCK - 1) // BLOCK
-    values, inverse = np.empty(n_blocks * BLOCK if n <= KEPT_VALUES else BLOCK), np.empty(n)
+    values, inverse = np.empty(n_blocks * BLOCK if n <= KEPT_VALUES else PARTS * BLOCK), np.empty(n)
     blocks = (np.empty(n_blocks), np.empty(n_blocks, dtype=np.uint64), values, np.empty(n_blocks, np.int64), inverse)
     pool, directions, lengths = np.empty((6, n)), np.empty((k, vectors.shape[1])), np.zeros(k + 1)
     for user in range(chosen[0].shape[0]):
@@ -238,18 +238,18 @@ def open_blocks(
     (kind, weight, _), vectors, sets = rule
     form, table, matrix, features, _, base, factor, _, _ = scores
     user, n, error, _, candidates = one_pass
-    top = place_of_largest(bounds, bounds.size)
-    for turn in range(-1 if size == 0 and bounds.size > 0 else 0, bounds.size):
-        block = top if turn < 0 else turn
-        reach = bounds[top] - 2.0 * error if turn < 0 else lowest_tie(best) - error - headroom
-        if bounds[block] < reach or bounds[block] == -np.inf:
-            continue
-        shift = block * BLOCK if values.size == BLOCK else 0
-        if values.size == BLOCK:
+    is_first, start, reach = size == 0 and bounds.size > 0, 0 * size, lowest_tie(best) - error - headroom
+    if is_first:
+        start = place_of_largest(bounds, bounds.size)
+        reach = bounds[start] - 2.0 * error
+    block = first_reaching(bounds, start, reach)
+    while block < bounds.size:
+        shift = 0 if n <= KEPT_VALUES else block * BLOCK
+        if n > KEPT_VALUES:
             bound_items(scores, one_pass, block, values, shift)
         first, last = block * BLOCK - shift, min(n, block * BLOCK + BLOCK) - shift
         bits, bounds[block] = reaching(values, first, last, closed[block], reach)
-        if count > seen[block] and values.size > BLOCK and ones(np.uint64(bits)) * CROWDED > vectors.shape[1]:
+        if count > seen[block] and n <= KEPT_VALUES and ones(np.uint64(bits)) * CROWDED > vectors.shape[1]:
             since, scored = (directions, seen[block], count), (table, user, weight)
             subtract_cosines(vectors, inverse, since, scored, (values, first, last))
             seen[block] = count
@@ -267,6 +267,8 @@ def open_blocks(
             pool[STATE, size] = first_state(kind, pool[SIZE, size])
             gain = refresh(rule[0], vectors, sets, pool, size, (directions, slate, count), lowest_tie(best))
             best, size = max(best, gain), size + 1
+        reach = lowest_tie(best) - error - headroom
+        block, is_first = first_reaching(bounds, 0 if is_first else block + 1, reach), False
     return best, size
 
 
@@ -309,6 +311,16 @@ def place_of_largest(values: Floats, size: int) -> int:
         if values[place] > values[largest]:
             largest = place
     return largest
+
+
+@compiled
+def first_reaching(bounds: Floats, start: int, reach: float) -> int:
+    """Return the first block from `start` on whose bound reaches a limit and is not −inf; n_blocks if none does."""
+    limit = max(reach, LOWEST)
+    for block in range(start, bounds.size):
+        if bounds[block] >= limit:
+            return block
+    return bounds.size
 
 
 @compiled

@@ -69,7 +69,7 @@ def overlap(sets: Words, weight: float | Floats) -> Rule:
     sets: from `pack_sets`; weight: 0 (only relevant) or more (more varied), one number or one per user.
     """
     weights = np.atleast_1d(np.asarray(weight, dtype=np.float64))
-    if not ((weights >= 0.0) & (weights < np.inf)).all():
+    if not all(0.0 <= number < np.inf for number in weights.tolist()):
         raise ValueError(f"weight is {weight}; give 0 (only relevant) or more (more varied)")
     return Rule(OVERLAP, weights, sets=sets)
 

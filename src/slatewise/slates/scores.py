@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from slatewise.compiled import compiled
 from slatewise.slates.kernels import (
     BLOCK,
+    KEPT_VALUES,
     UNIT,
     Blocks,
     Floats,
@@ -156,7 +157,8 @@ def narrow_weights(scores: ScoreArguments, user: int) -> NDArray[np.float32]:
 def bound_blocks(scores: ScoreArguments, one_pass: Pass, values: Floats, out: Blocks) -> bool:
     """Fill in what items can gain, up to the rounding error, and the largest of each block.
 
-    values: of all items, or memory for one block. False if the score of an available item in a table is not finite.
+    values: of all items if there are at most KEPT_VALUES, else memory for one block. False if the score of an available
+    item in a table is not finite.
     """
     _, n, error, weights, candidates = one_pass
     bounds, closed = out
@@ -164,7 +166,7 @@ def bound_blocks(scores: ScoreArguments, one_pass: Pass, values: Floats, out: Bl
         linear_bounds(scores[3], scores[4], weights, values, out)
         return True
     for block in range(bounds.size):
-        shift = block * BLOCK if values.size == BLOCK else 0
+        shift = 0 if n <= KEPT_VALUES else block * BLOCK
         bound_items(scores, one_pass, block, values, shift)
         first, last = block * BLOCK - shift, min(n, block * BLOCK + BLOCK) - shift
         bounds[block] = largest_open(values, first, last, closed[block])
