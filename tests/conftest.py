@@ -1,7 +1,7 @@
 """Fixtures that every test may use, and markers of what a test needs.
 
-What a machine lacks is skipped loudly, and is a failure in CI. A test without a marker is a unit test: it must not start
-a process, and `make unit` runs all of these.
+What a machine lacks is skipped loudly, and is a failure in CI. A test without a marker is a unit test: it must not
+start a process, and `make unit` runs all of these.
 """
 
 import os
@@ -35,11 +35,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
         names = [value for value in parameters if isinstance(value, str)]
-        if "postgres_server" in getattr(item, "fixturenames", ()) or "postgresql" in names:
+        fixtures, folder = getattr(item, "fixturenames", ()), item.path.parent.name
+        if "postgres_server" in fixtures or "postgresql" in names:
             item.add_marker("postgres")
-        folder = item.path.parent.name
-        if folder in ("browser", "durability"):
-            item.add_marker("browser" if folder == "browser" else "process")
+        if "browser" in fixtures or folder == "browser":
+            item.add_marker("browser")
+        if folder == "durability":
+            item.add_marker("process")
         if not any(item.get_closest_marker(name) for name in NEEDS):
             item.add_marker("unit")
 
@@ -54,14 +56,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         _running.pop()
 
 
-def _watch_processes(event: str, _arguments: object) -> None:
-    """Note every test that starts a process without saying so."""
+def _refuse_processes(event: str, _arguments: object) -> None:
+    """Fail a unit test that starts a process: mark it, so that `make unit` stays quick."""
     if event in STARTING_A_PROCESS and _running and _running[-1].get_closest_marker("unit"):
-        with open("/tmp/spawners.txt", "a") as file:
-            file.write(_running[-1].nodeid + "\n")
+        pytest.fail(f"{_running[-1].nodeid} starts a process; mark it with @pytest.mark.process")
 
 
-sys.addaudithook(_watch_processes)
+sys.addaudithook(_refuse_processes)
 
 
 def missing(what: str) -> NoReturn:

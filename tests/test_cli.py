@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 INTERACTIONS = """user_id,item_id,rating
 anna,tt1,5
 anna,tt2,4

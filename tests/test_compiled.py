@@ -10,11 +10,14 @@ import pytest
 from slatewise import compiled
 from slatewise.belief import linear_algebra
 
+pytestmark = pytest.mark.process
+
 SOURCE = Path(compiled.__file__).parents[1]
 
 CALLER = """
 from slatewise.compiled import compiled
 from called import scaled
+
 
 @compiled
 def plus_one(value):

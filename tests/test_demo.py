@@ -14,6 +14,8 @@ import pytest
 from slatewise.cli import demo_client
 from tests.test_cli import slatewise
 
+pytestmark = pytest.mark.process
+
 NOWHERE = {
     "SLATEWISE_DATA": "/nowhere/at/all",
     "http_proxy": "http://127.0.0.1:9",

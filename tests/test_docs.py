@@ -27,6 +27,7 @@ def example_files(directory: Path) -> None:
     (directory / "items.csv").write_text("item_id,title\n" + "".join(f"i{item},Item {item}\n" for item in range(15)))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("page", ["README.md", "docs/your-data.md"])
 def test_the_code_of_the_pages_runs(page: str, tmp_path: Path) -> None:
     example_files(tmp_path)
@@ -53,6 +54,7 @@ def verbs() -> list[str]:
     return found
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("verb", verbs())
 def test_every_verb_is_documented_and_has_an_example(verb: str) -> None:
     words = README + "".join(DOCS.values())

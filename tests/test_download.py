@@ -262,6 +262,7 @@ def test_a_failing_pip_is_told_in_one_line(
         pip_download("thing==1", tmp_path)
 
 
+@pytest.mark.process
 def test_a_pip_that_hangs_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="did not finish"):
         pip_download("thing==1", tmp_path, timeout=0.01)

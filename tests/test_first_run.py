@@ -18,6 +18,8 @@ import pytest
 from slatewise import Catalog
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.process
+
 WITHOUT = "import sys; sys.modules[{module!r}] = None; sys.argv = ['slatewise', *{arguments!r}]; "
 MAIN = "from slatewise.__main__ import main; main()"
 

@@ -27,6 +27,8 @@ from slatewise.service.schemas import ItemList, ItemsQuery
 from slatewise.service.search import ItemSearch
 from tests.support.serving import Server, local, small_catalog
 
+pytestmark = pytest.mark.process
+
 MARKER = "payload-marker-7f3a"
 LEAKS = re.compile(
     r"Traceback|File \"|\.py\b|/work/|/home/|/usr/|site-packages|SELECT |sqlite|pydantic|uvicorn|0x[0-9a-f]{6}"

@@ -42,6 +42,7 @@ def test_the_check_for_pickle_can_fail(bad: str) -> None:
     assert offences(bad)
 
 
+@pytest.mark.process
 def test_the_core_needs_only_numpy_and_safetensors() -> None:
     """A service that loads a catalog must not need the trainer's libraries."""
     code = (
@@ -54,6 +55,7 @@ def test_the_core_needs_only_numpy_and_safetensors() -> None:
     assert loaded <= {"numpy", "safetensors", "packaging"}
 
 
+@pytest.mark.process
 def test_product_files_speak_of_the_project_only() -> None:
     """No path outside the repository, and no address of a package registry."""
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()  # noqa: S607

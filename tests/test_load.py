@@ -278,6 +278,7 @@ def test_windows_follow_when_requests_were_due() -> None:
     assert soak.windows([record], 12.0) == pytest.approx([2.0, 500.0])
 
 
+@pytest.mark.process
 def test_a_directory_without_the_package_is_no_source(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not hold the package slatewise"):
         check_source(tmp_path)
@@ -353,6 +354,7 @@ def test_a_comparison_of_a_source_tree_with_itself() -> None:
     assert run["requests_per_second"] > 0
 
 
+@pytest.mark.process
 def test_compare_needs_a_source() -> None:
     done = run_load("compare")
     assert done.returncode == 2

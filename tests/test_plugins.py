@@ -19,6 +19,8 @@ from slatewise.policies import POLICIES, policy_options
 from tests.conftest import ROOT
 from tests.test_cli import slatewise
 
+pytestmark = pytest.mark.process
+
 PAGE = (ROOT / "docs" / "plug-ins.md").read_text(encoding="utf-8")
 EXPERIMENT = """
 title = "Gems"

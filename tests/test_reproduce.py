@@ -131,12 +131,14 @@ def test_tuning_ease_tries_different_settings() -> None:
     assert len({row["precision"] for row in rows}) > 1
 
 
+@pytest.mark.process
 def test_unknown_targets_are_named() -> None:
     done = slatewise("reproduce", "table9", "--data", "synthetic")
     assert done.returncode == 2
     assert "there is no 'table9'; choose one of table1" in " ".join(done.stderr.replace("│", " ").split())
 
 
+@pytest.mark.process
 def test_every_target_has_its_experiments() -> None:
     for names in TARGETS.values():
         for name in names:

@@ -22,6 +22,8 @@ from tests.conftest import ROOT
 from tests.support.postgres import throw_away_server
 from tests.support.serving import Server, key_file, small_catalog
 
+pytestmark = pytest.mark.process
+
 GUIDE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 
 

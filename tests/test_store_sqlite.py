@@ -95,6 +95,7 @@ def test_a_second_opener_is_refused(store: SqliteStore, path: Path) -> None:
     SqliteStore.open(str(path)).close()
 
 
+@pytest.mark.process
 def test_a_second_process_is_refused_until_the_first_is_killed(path: Path) -> None:
     holder = subprocess.Popen(  # noqa: S603
         [sys.executable, "-c", HOLD, f"sqlite:///{path}"], stdout=subprocess.PIPE, text=True
@@ -317,6 +318,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)  # noqa: S603, S607
 
 
+@pytest.mark.process
 def test_a_small_disk_fills_up_and_goes_on_when_there_is_room(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(300_000))
