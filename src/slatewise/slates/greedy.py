@@ -26,6 +26,7 @@ from slatewise.slates.kernels import (
     Integers,
     Vectors,
     Words,
+    inner,
     inverse_lengths,
     jaccard_of_sets,
     lower_cosines,
@@ -136,7 +137,7 @@ def choose_slates(
     return -1
 
 
-@compiled
+@inner
 def close_unavailable(available: AvailableArguments, user: int, closed: Words, n: int) -> None:
     """Set the bits of what a user may not see: places in the catalog, or among the candidates if there are some."""
     restricted, table, excluded, candidates = available
@@ -158,7 +159,7 @@ def close_unavailable(available: AvailableArguments, user: int, closed: Words, n
             closed[place // BLOCK] |= np.uint64(1) << np.uint64(place % BLOCK)
 
 
-@compiled
+@inner
 def choose_slate(
     scores: ScoreArguments,
     rule: ActiveRule,
@@ -197,7 +198,7 @@ def choose_slate(
     return True
 
 
-@compiled
+@inner
 def refresh_pool(rule: ActiveRule, pool: Floats, size: int, so_far: tuple[Floats, Integers, int]) -> float:
     """Bring up to date whatever in the pool may gain most, the most promising item first; return the best gain."""
     best, limit, top = -np.inf, -np.inf, place_of_largest(pool[GAIN], size)
@@ -209,7 +210,7 @@ def refresh_pool(rule: ActiveRule, pool: Floats, size: int, so_far: tuple[Floats
     return best
 
 
-@compiled
+@inner
 def open_blocks(
     scores: ScoreArguments,
     rule: ActiveRule,
@@ -259,7 +260,7 @@ def open_blocks(
     return best, size
 
 
-@compiled
+@inner
 def subtract_cosines(
     vectors: Vectors,
     inverse: Floats,
@@ -284,13 +285,13 @@ def subtract_cosines(
             values[first + place] = min(values[first + place], table[row, first + place] - weight * cosines[place])
 
 
-@compiled
+@inner
 def lowest_tie(gain: float) -> float:
     """Return the lowest gain that counts as equal to this one."""
     return gain - TIE * (1.0 + abs(gain))
 
 
-@compiled
+@inner
 def place_of_largest(values: Floats, size: int) -> int:
     """Return the first place of the largest of some values."""
     largest = 0
@@ -300,7 +301,7 @@ def place_of_largest(values: Floats, size: int) -> int:
     return largest
 
 
-@compiled
+@inner
 def first_reaching(bounds: Floats, start: int, reach: float) -> int:
     """Return the first block from `start` on whose bound reaches a limit and is not −inf; n_blocks if none does."""
     limit = max(reach, LOWEST)
@@ -310,7 +311,7 @@ def first_reaching(bounds: Floats, start: int, reach: float) -> int:
     return bounds.size
 
 
-@compiled
+@inner
 def lowest_item(pool: Floats, size: int, limit: float) -> int:
     """Return the place in the pool of the lowest item whose gain reaches the limit."""
     lowest = -1
@@ -320,7 +321,7 @@ def lowest_item(pool: Floats, size: int, limit: float) -> int:
     return lowest
 
 
-@compiled
+@inner
 def begin_span(pool: Floats, size: int, some_direction: bool) -> None:
     """Begin a new span: all items gain as on an empty slate; zero vectors only if the last span had no direction."""
     for place in range(size):
@@ -329,7 +330,7 @@ def begin_span(pool: Floats, size: int, some_direction: bool) -> None:
         pool[GAIN, place] = pool[OWN, place] if has_direction else -np.inf
 
 
-@compiled
+@inner
 def widen_gains(pool: Floats, size: int, weight: float, chosen: tuple[Floats, Floats, int]) -> float:
     """Turn the last known gains of the mean cosine into bounds; return the headroom of items not yet in the pool."""
     directions, lengths, count = chosen
@@ -340,7 +341,7 @@ def widen_gains(pool: Floats, size: int, weight: float, chosen: tuple[Floats, Fl
     return float(weight * lengths[0] / count)
 
 
-@compiled
+@inner
 def refresh(
     rule: tuple[int, float, float],
     vectors: Vectors,
