@@ -8,18 +8,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from slatewise import slates
+from slatewise.compiled import Kernel
 from slatewise.slates import Available, Choice, LinearItems, choose, greedy, item_vectors, kernels, pack_sets, rules
+from slatewise.slates import scores as forms
 from tests.support import naive
 
 Floats = NDArray[np.float64]
 SEEDS = st.integers(0, 2**32 - 1)
 RULES = ["top_k", "epsilon_greedy", "mmr", "largest_cosine", "dpp_greedy", "entropy_greedy", "overlap_greedy"]
 GREEDY = RULES[2:]
-
-
-def in_python(kernel: Any) -> Any:
-    """The function that a kernel was compiled from."""
-    return getattr(kernel, "kernel", kernel).__wrapped__
 
 
 def world(seed: int, n_items: int, dim: int, n_users: int = 3) -> tuple[Floats, Floats, NDArray[np.bool_]]:
@@ -177,16 +174,53 @@ def test_adversaries_get_the_slate_of_a_full_search(rule: str, kind: str, share:
         assert_slate(choice, user, full_search(rule, scores[user], vectors, available[user], 6))
 
 
-def test_last_known_gains_are_only_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def plain_python(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Let all kernels run as plain Python, where a test can replace one of them."""
+    for module in (kernels, rules, forms, greedy):
+        for name, value in list(vars(module).items()):
+            kernel = getattr(value, "kernel", value)
+            if isinstance(kernel, Kernel):
+                monkeypatch.setattr(module, name, kernel.__wrapped__)
+        if "ones" in vars(module):
+            monkeypatch.setattr(module, "ones", lambda word: int(word).bit_count())
+    return monkeypatch
+
+
+@pytest.mark.parametrize("rule", GREEDY)
+def test_kernels_do_the_same_in_plain_python(rule: str, request: pytest.FixtureRequest) -> None:
+    logits, vectors, available = world(4, n_items=150, dim=3, n_users=3)
+    compiled = run(rule, logits, vectors, available, 6)
+    request.getfixturevalue("plain_python")
+    assert_same(run(rule, logits, vectors, available, 6), compiled)
+
+
+def test_last_known_gains_are_only_bounds(plain_python: pytest.MonkeyPatch) -> None:
     """Negative control: if items in the pool were not looked at again, slates would be wrong."""
-    scores, vectors, available = world(4, n_items=400, dim=5, n_users=10)
-    honest = slates.dpp_greedy(scores, vectors, available, 5).items
-    monkeypatch.setattr(greedy, "choose_slates", in_python(greedy.choose_slates))
-    monkeypatch.setattr(greedy, "choose_slate", in_python(greedy.choose_slate))
-    np.testing.assert_array_equal(slates.dpp_greedy(scores, vectors, available, 5).items, honest)
+    logits, vectors, available = world(4, n_items=400, dim=5, n_users=10)
+    honest = slates.dpp_greedy(logits, vectors, available, 5).items
     last_known = lambda _rule, pool, size, _so_far: pool[greedy.GAIN, :size].max(initial=-np.inf)  # noqa: E731
-    monkeypatch.setattr(greedy, "refresh_pool", last_known)
-    assert np.mean((slates.dpp_greedy(scores, vectors, available, 5).items != honest).any(axis=1)) > 0.5
+    plain_python.setattr(greedy, "refresh_pool", last_known)
+    assert np.mean((slates.dpp_greedy(logits, vectors, available, 5).items != honest).any(axis=1)) > 0.5
+
+
+def test_blocks_must_be_opened_again(plain_python: pytest.MonkeyPatch) -> None:
+    """Negative control: if only the items of the first choice were candidates, slates would be wrong."""
+    logits, vectors, available = world(4, n_items=400, dim=5, n_users=10)
+    honest = slates.dpp_greedy(logits, vectors, available, 5).items
+    open_blocks = greedy.open_blocks
+
+    def once(*given: Any) -> tuple[float, int]:
+        size, best = given[4][1], given[4][5]
+        return open_blocks(*given) if size == 0 else (best, size)
+
+    plain_python.setattr(greedy, "open_blocks", once)
+    assert np.mean((slates.dpp_greedy(logits, vectors, available, 5).items != honest).any(axis=1)) > 0.5
+
+
+def test_kernels_for_other_kernels_say_so() -> None:
+    with pytest.raises(TypeError, match="product is for other kernels"):
+        kernels.product(np.ones((1, 2)), 0, np.ones((1, 2)), 0)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -385,9 +419,8 @@ class LinearWorld:
 
     @property
     def exact(self) -> Floats:
-        """The scores as the kernels add them up."""
-        everything = np.array([[kernels.product(self.features, item, self.weights, 0)] for item in range(400)])
-        return np.asarray(everything[:, 0] + self.base)
+        """The scores in float64."""
+        return np.asarray(self.features.astype(np.float64) @ self.weights[0] + self.base)
 
     def choose(self, available: Available, k: int) -> list[int]:
         items = choose(self.items.linear(self.weights), rules.relevance(), available, k).items[0]
@@ -411,15 +444,30 @@ def test_float32_bounds_find_the_float64_slate(
     assert linear.choose(available, k) == expected[expected >= 0].tolist()
 
 
-def test_without_the_rounding_error_the_bounds_would_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_rounding_error_the_bounds_would_lie(plain_python: pytest.MonkeyPatch) -> None:
     """Negative control: float32 bounds that are taken at their word lose items that belong into the slate."""
-    monkeypatch.setattr(greedy, "choose_slates", in_python(greedy.choose_slates))
-    worlds = [LinearWorld(seed, 1e3, 1e3) for seed in range(40)]
-    everything = Available.of(400)
+    worlds, everything = [LinearWorld(seed, 1e3, 1e3) for seed in range(20)], Available.of(400)
     honest = [linear.choose(everything, 5) for linear in worlds]
     assert honest == [slates.top_k(linear.exact[None], everything, 5).items[0].tolist() for linear in worlds]
-    monkeypatch.setattr(greedy, "rounding_error", lambda *_: 0.0)
-    assert sum(linear.choose(everything, 5) != slate for linear, slate in zip(worlds, honest, strict=True)) > 5
+    plain_python.setattr(greedy, "rounding_error", lambda *_: 0.0)
+    assert sum(linear.choose(everything, 5) != slate for linear, slate in zip(worlds, honest, strict=True)) > 3
+
+
+@pytest.mark.parametrize("restricted", [False, True])
+def test_large_catalogs_whose_bounds_are_not_kept(restricted: bool) -> None:
+    """The same choice when bounds are worked out again, with many items excluded, from a table and from features."""
+    random, n_items = np.random.default_rng(3), kernels.KEPT_VALUES + 1000
+    features, weights = random.normal(size=(n_items, 3)).astype(np.float32), np.array([[0.5, -0.2, 0.1]])
+    exact = features.astype(np.float64) @ weights[0]
+    best = np.argsort(-exact)[:500]
+    candidates = random.permutation(n_items)[: n_items - 500] if restricted else None
+    available = Available.of(n_items, best[::2], candidates)
+    items = LinearItems.of(features, np.zeros(n_items), base=np.zeros(n_items))
+    for form in (items.linear(weights), slates.table(exact[None])):
+        chosen = choose(form, rules.relevance(), available, 40).items[0].tolist()
+        assert chosen == naive.top_k(exact, available.table()[0], 40)
+    expected, _ = naive.volume_greedy(exact, features.astype(np.float64), available.table()[0], 7)
+    assert slates.dpp_greedy(exact[None], features, available, 7).items[0].tolist() == expected
 
 
 @given(
@@ -448,3 +496,11 @@ def test_available_refuses_what_is_no_item(numbers: list[int]) -> None:
     for given_numbers in ({"excluded": numbers}, {"candidates": numbers}):
         with pytest.raises(ValueError, match=next(iter(given_numbers))):
             Available.of(3, **given_numbers)
+
+
+@pytest.mark.parametrize("rule", [rules.relevance(), rules.overlap(pack_sets(np.ones((300, 2), dtype=bool)), 0.1)])
+def test_no_candidates_give_an_empty_slate(rule: rules.Rule) -> None:
+    vectors = np.random.default_rng(0).normal(size=(300, 6)).astype(np.float32)
+    items = LinearItems.of(vectors, np.zeros(300), base=np.zeros(300))
+    choice = choose(items.linear(np.ones((1, 6))), rule, Available.of(300, candidates=[]), 10)
+    assert (choice.items == -1).all()

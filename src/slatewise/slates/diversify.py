@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from slatewise.categories import indicators
+from slatewise.compiled import compiled
 from slatewise.slates.available import NO_NUMBERS, NO_TABLE
 from slatewise.slates.greedy import choose_slates, rule_arguments, score_arguments
-from slatewise.slates.kernels import Floats, Integers, Vectors, Words, all_finite, read_only, sums
+from slatewise.slates.kernels import Floats, Integers, Vectors, Words, all_finite, read_only
 from slatewise.slates.rules import Rule, largest_cosine, overlap, pack_sets, relevance, volume
 from slatewise.slates.scores import NO_ITEMS, TABLE, Scores
 
@@ -191,7 +192,7 @@ def _sets(categories: Any, n_items: int) -> Words:
         raise ValueError("categories hold something that is no name; give names, 'A|B' or None per item") from None
 
 
-@sums
+@compiled
 def standardize(scores: Floats, scale: float) -> None:
     """Turn scores into scale·z, z with mean 0 and deviation 1; equal scores, up to rounding, become 0."""
     total = squares = largest = 0.0

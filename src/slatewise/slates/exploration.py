@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from slatewise.compiled import compiled
 from slatewise.slates.available import Available, as_table
 from slatewise.slates.greedy import Choice, choose
-from slatewise.slates.kernels import Floats, Integers
+from slatewise.slates.kernels import Floats, Integers, inner
 from slatewise.slates.rules import relevance
 from slatewise.slates.scores import table
 
@@ -53,7 +53,7 @@ def mix_in_random_items(
             n_left -= 1
 
 
-@compiled
+@inner
 def nth_set(flags: NDArray[np.bool_], number: int) -> int:
     """Return the index of the flag that is set after `number` others."""
     for index in range(flags.size):

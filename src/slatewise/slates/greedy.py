@@ -26,6 +26,7 @@ from slatewise.slates.kernels import (
     Integers,
     Vectors,
     Words,
+    inner,
     inverse_lengths,
     jaccard_of_sets,
     lower_cosines,
@@ -133,6 +134,8 @@ def choose_slates(
     restricted, _, _, candidates = available
     n_items = scores[1].shape[1] if scores[0] == TABLE else scores[3].shape[0]
     n, k = candidates.size if restricted else n_items, chosen[0].shape[1]
+    if n == 0:
+        return -1
     n_blocks = (n + BLOCK - 1) // BLOCK
     values, inverse = np.empty(n_blocks * BLOCK if n <= KEPT_VALUES else PARTS * BLOCK), np.empty(n)
     blocks = (np.empty(n_blocks), np.empty(n_blocks, dtype=np.uint64), values, np.empty(n_blocks, np.int64), inverse)
@@ -149,7 +152,7 @@ def choose_slates(
     return -1
 
 
-@compiled
+@inner
 def close_unavailable(available: AvailableArguments, user: int, closed: Words, n: int) -> None:
     """Set the bits of what a user may not see: places in the catalog, or among the candidates if there are some."""
     restricted, table, excluded, candidates = available
@@ -171,7 +174,7 @@ def close_unavailable(available: AvailableArguments, user: int, closed: Words, n
             closed[place // BLOCK] |= np.uint64(1) << np.uint64(place % BLOCK)
 
 
-@compiled
+@inner
 def choose_slate(
     scores: ScoreArguments,
     rule: ActiveRule,
@@ -210,7 +213,7 @@ def choose_slate(
     return True
 
 
-@compiled
+@inner
 def refresh_pool(rule: ActiveRule, pool: Floats, size: int, so_far: tuple[Floats, Integers, int]) -> float:
     """Bring up to date whatever in the pool may gain most, the most promising item first; return the best gain."""
     best, limit, top = -np.inf, -np.inf, place_of_largest(pool[GAIN], size)
@@ -222,7 +225,7 @@ def refresh_pool(rule: ActiveRule, pool: Floats, size: int, so_far: tuple[Floats
     return best
 
 
-@compiled
+@inner
 def open_blocks(
     scores: ScoreArguments,
     rule: ActiveRule,
@@ -272,7 +275,7 @@ def open_blocks(
     return best, size
 
 
-@compiled
+@inner
 def subtract_cosines(
     vectors: Vectors,
     inverse: Floats,
@@ -297,13 +300,13 @@ def subtract_cosines(
             values[first + place] = min(values[first + place], table[row, first + place] - weight * cosines[place])
 
 
-@compiled
+@inner
 def lowest_tie(gain: float) -> float:
     """Return the lowest gain that counts as equal to this one."""
     return gain - TIE * (1.0 + abs(gain))
 
 
-@compiled
+@inner
 def place_of_largest(values: Floats, size: int) -> int:
     """Return the first place of the largest of some values."""
     largest = 0
@@ -313,7 +316,7 @@ def place_of_largest(values: Floats, size: int) -> int:
     return largest
 
 
-@compiled
+@inner
 def first_reaching(bounds: Floats, start: int, reach: float) -> int:
     """Return the first block from `start` on whose bound reaches a limit and is not −inf; n_blocks if none does."""
     limit = max(reach, LOWEST)
@@ -323,7 +326,7 @@ def first_reaching(bounds: Floats, start: int, reach: float) -> int:
     return bounds.size
 
 
-@compiled
+@inner
 def lowest_item(pool: Floats, size: int, limit: float) -> int:
     """Return the place in the pool of the lowest item whose gain reaches the limit."""
     lowest = -1
@@ -333,7 +336,7 @@ def lowest_item(pool: Floats, size: int, limit: float) -> int:
     return lowest
 
 
-@compiled
+@inner
 def begin_span(pool: Floats, size: int, some_direction: bool) -> None:
     """Begin a new span: all items gain as on an empty slate; zero vectors only if the last span had no direction."""
     for place in range(size):
@@ -342,7 +345,7 @@ def begin_span(pool: Floats, size: int, some_direction: bool) -> None:
         pool[GAIN, place] = pool[OWN, place] if has_direction else -np.inf
 
 
-@compiled
+@inner
 def widen_gains(pool: Floats, size: int, weight: float, chosen: tuple[Floats, Floats, int]) -> float:
     """Turn the last known gains of the mean cosine into bounds; return the headroom of items not yet in the pool."""
     directions, lengths, count = chosen
@@ -353,7 +356,7 @@ def widen_gains(pool: Floats, size: int, weight: float, chosen: tuple[Floats, Fl
     return float(weight * lengths[0] / count)
 
 
-@compiled
+@inner
 def refresh(
     rule: tuple[int, float, float],
     vectors: Vectors,

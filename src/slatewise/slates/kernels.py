@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from types import FunctionType
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,27 +34,44 @@ UNIT = 2.0**-23
 """Twice the relative rounding error of float32."""
 
 
-class _SumKernel(Kernel):
-    """A kernel that may add in any order, so that sums run in vector registers; NaN and infinity keep their meaning."""
+class _InnerKernel(Kernel):
+    """A kernel that only other kernels call: without an entry from Python it compiles faster."""
+
+    options: ClassVar[dict[str, Any]] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
     @cached_property
     def dispatcher(self) -> Any:
-        """Numba's version, with the freedom to reorder sums."""
-        return _reordering(super().dispatcher)
+        """What numba makes of the function."""
+        return self._with_options(super().dispatcher)
 
     @cached_property
     def uncached(self) -> Any:
         """The same without a cache."""
-        return _reordering(super().uncached)
+        return self._with_options(super().uncached)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Refuse: there is no entry from Python."""
+        del arguments
+        raise TypeError(f"{self.__wrapped__.__name__} is for other kernels; its `__wrapped__` is plain Python")
+
+    def _with_options(self, dispatcher: Any) -> Any:
+        dispatcher.targetoptions.update(self.options)
+        return dispatcher
 
 
-def _reordering(dispatcher: Any) -> Any:
-    dispatcher.targetoptions["fastmath"] = {"reassoc", "contract", "nsz"}
-    return dispatcher
+class _SumKernel(_InnerKernel):
+    """One that may add in any order, so that sums run in vector registers; NaN and infinity keep their meaning."""
+
+    options: ClassVar[dict[str, Any]] = {**_InnerKernel.options, "fastmath": {"reassoc", "contract", "nsz"}}
+
+
+def inner(function: Function) -> Function:
+    """Compile a function that only other kernels call."""
+    return cast(Function, _InnerKernel(cast(FunctionType, function)))
 
 
 def sums(function: Function) -> Function:
-    """Compile a function whose sums may be added in any order when it is first called."""
+    """Compile a function that only other kernels call, and whose sums may be added in any order."""
     return cast(Function, _SumKernel(cast(FunctionType, function)))
 
 
@@ -175,7 +192,7 @@ def linear_bound(
     return float(total + offsets[item])
 
 
-@compiled
+@inner
 def largest_open(values: Floats, first: int, last: int, closed: np.uint64) -> float:
     """Return the largest of a block's values whose bit is not set; NaN if one of them is not finite."""
     largest = -np.inf
@@ -187,7 +204,7 @@ def largest_open(values: Floats, first: int, last: int, closed: np.uint64) -> fl
     return largest
 
 
-@compiled
+@inner
 def reaching(values: Floats, first: int, last: int, closed: np.uint64, limit: float) -> tuple[np.uint64, float]:
     """Return the bits of a block's items that are open and reach a limit, and the largest of the other open ones.
 
@@ -240,7 +257,7 @@ def lower_cosines(vectors: Vectors, inverse: Floats, direction: NDArray[np.float
         cosines[row] = max(cosines[row] * inverse[row] - error, 0.0)
 
 
-@compiled
+@inner
 def size_of_set(words: Words, item: int) -> int:
     """Return the size of an item's set."""
     total = 0
@@ -249,7 +266,7 @@ def size_of_set(words: Words, item: int) -> int:
     return total
 
 
-@compiled
+@inner
 def jaccard_of_sets(words: Words, item: int, other: int) -> float:
     """Return the Jaccard similarity of two sets; empty sets share nothing."""
     shared, united = 0, 0
@@ -259,14 +276,14 @@ def jaccard_of_sets(words: Words, item: int, other: int) -> float:
     return shared / united if shared > 0 else 0.0
 
 
-@compiled
+@inner
 def next_set(bits: np.uint64, place: int) -> int:
     """Return the first place from `place` on whose bit is set, 64 if there is none."""
     rest = np.uint64(bits) >> np.uint64(place) if place < BLOCK else np.uint64(0)
     return place + ones((rest & (~rest + np.uint64(1))) - np.uint64(1)) if rest != np.uint64(0) else BLOCK
 
 
-@compiled
+@inner
 def ones(word: np.uint64) -> int:
     """Count the ones of a 64-bit word; LLVM knows this pattern and uses the processor's own instruction."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))

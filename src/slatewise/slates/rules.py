@@ -19,6 +19,7 @@ from slatewise.slates.kernels import (
     Integers,
     Vectors,
     Words,
+    inner,
     product,
     read_only,
     size_of_set,
@@ -113,7 +114,7 @@ def pack_sets(indicators: NDArray[np.bool_]) -> Words:
     return read_only(padded.view("<u8"), np.uint64)
 
 
-@compiled
+@inner
 def first_gain(rule: tuple[int, float, float], size: float) -> float:
     """Return what variety adds to an item on an empty slate; size is |x_i|², and a zero vector adds nothing."""
     kind, weight, noise = rule
@@ -130,7 +131,7 @@ def fill_first_gains(rule: tuple[int, float, float], vectors: Vectors, items: In
         gains[place] = first_gain(rule, size)
 
 
-@compiled
+@inner
 def first_state(kind: int, size: float) -> float:
     """Return the state of an item on an empty slate; size is |x_i|² or the number of categories.
 
@@ -142,7 +143,7 @@ def first_state(kind: int, size: float) -> float:
     return size if kind == ENTROPY else 0.0
 
 
-@compiled
+@inner
 def next_state(kind: int, state: float, size: float, similarity: float) -> float:
     """Return the state after one more chosen item; similarity is the Jaccard similarity or x_i · direction."""
     if kind == OVERLAP:
@@ -156,7 +157,7 @@ def next_state(kind: int, state: float, size: float, similarity: float) -> float
     return state + cosine if kind == MEAN_COSINE else max(state, cosine)
 
 
-@compiled
+@inner
 def loss(rule: tuple[int, float, float], state: float, size: float, n_chosen: int) -> float:
     """Return what the chosen items take from an item; rule is its kind, weight and noise."""
     kind, weight, noise = rule
@@ -169,7 +170,7 @@ def loss(rule: tuple[int, float, float], state: float, size: float, n_chosen: in
     return weight * state / max(n_chosen, 1) if kind == MEAN_COSINE else weight * state
 
 
-@compiled
+@inner
 def size_of(kind: int, vectors: Vectors, sets: Words, item: int) -> float:
     """Return |x_i|², or the number of categories."""
     if kind == RELEVANCE:
@@ -177,7 +178,7 @@ def size_of(kind: int, vectors: Vectors, sets: Words, item: int) -> float:
     return float(size_of_set(sets, item)) if kind == OVERLAP else squared_length(vectors, item)
 
 
-@compiled
+@inner
 def add_direction(rule: tuple[int, float, float], vectors: Vectors, item: int, directions: Floats, count: int) -> int:
     """Add what a chosen item contributes to the directions (k, dim), of which `count` are in use; return the new count.
 
@@ -204,7 +205,7 @@ def add_direction(rule: tuple[int, float, float], vectors: Vectors, item: int, d
     return count + 1
 
 
-@compiled
+@inner
 def remove_projections(directions: Floats, count: int) -> None:
     """Subtract from directions[count] its projections on the ones before."""
     parts = np.empty(count)
@@ -215,7 +216,7 @@ def remove_projections(directions: Floats, count: int) -> None:
             directions[count, coordinate] -= parts[other] * directions[other, coordinate]
 
 
-@compiled
+@inner
 def drifts(directions: Floats, count: int, lengths: Floats) -> None:
     """Fill in, for each number s of chosen items, how long the sum of the unit vectors chosen since then is.
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from slatewise.compiled import compiled
 from slatewise.slates.kernels import (
     BLOCK,
     KEPT_VALUES,
@@ -21,6 +20,7 @@ from slatewise.slates.kernels import (
     Blocks,
     Floats,
     Integers,
+    inner,
     largest_open,
     linear_bound,
     linear_bounds,
@@ -109,7 +109,7 @@ def table(values: ArrayLike) -> Scores:
     return Scores(TABLE, scores, NO_ITEMS)
 
 
-@compiled
+@inner
 def exact_score(
     kind: int,
     values: Floats,
@@ -131,7 +131,7 @@ def exact_score(
     return float(total + factor * np.sqrt(max(quadratic_form(features, item, matrix, user), 0.0)))
 
 
-@compiled
+@inner
 def rounding_error(scores: ScoreArguments, user: int) -> float:
     """Return by how much a gain can exceed a float32 bound; infinity if float32 cannot hold the sums."""
     kind, values, _, features, _, _, factor, longest, highest = scores
@@ -142,7 +142,7 @@ def rounding_error(scores: ScoreArguments, user: int) -> float:
     return UNIT * (features.shape[1] + 3) * size + 1.0 / LARGEST if size < LARGEST else np.inf
 
 
-@compiled
+@inner
 def narrow_weights(scores: ScoreArguments, user: int) -> NDArray[np.float32]:
     """Return the weights of the bounds in float32; none for a table."""
     kind, values, _, features, _, _, factor, _, _ = scores
@@ -153,7 +153,7 @@ def narrow_weights(scores: ScoreArguments, user: int) -> NDArray[np.float32]:
     return weights
 
 
-@compiled
+@inner
 def bound_blocks(scores: ScoreArguments, one_pass: Pass, values: Floats, out: Blocks) -> bool:
     """Fill in what items can gain, up to the rounding error, and the largest of each block.
 
@@ -175,7 +175,7 @@ def bound_blocks(scores: ScoreArguments, one_pass: Pass, values: Floats, out: Bl
     return True
 
 
-@compiled
+@inner
 def bound_items(scores: ScoreArguments, one_pass: Pass, block: int, values: Floats, shift: int) -> None:
     """Fill in what the items of a block can gain, up to the rounding error.
 
