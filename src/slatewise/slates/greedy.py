@@ -77,7 +77,8 @@ ActiveRule = tuple[tuple[int, float, float], Vectors, Words]
 """Kind, weight and noise of a user's rule, vectors, sets."""
 
 BlockMemory = tuple[Floats, Words, Floats, Integers, Floats]
-"""Of blocks: bounds, bits of closed items, values of items, chosen items that the values allow for, 1 / lengths."""
+"""Bounds of blocks, bits of closed items, values of items; for the largest cosine of a table also how many chosen items
+the values of a block allow for, and 1 / |x_i|."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,10 @@ def choose_slates(
     if n == 0:
         return -1
     n_blocks = (n + BLOCK - 1) // BLOCK
-    values, inverse = np.empty(n_blocks * BLOCK if n <= KEPT_VALUES else PARTS * BLOCK), np.empty(n)
-    blocks = (np.empty(n_blocks), np.empty(n_blocks, dtype=np.uint64), values, np.empty(n_blocks, np.int64), inverse)
+    values = np.empty(n_blocks * BLOCK if n <= KEPT_VALUES else PARTS * BLOCK)
+    looks = kind == LARGEST_COSINE and scores[0] == TABLE and not restricted and n <= KEPT_VALUES
+    seen, inverse = np.empty(n_blocks if looks else 0, dtype=np.int64), np.empty(n if looks else 0)
+    blocks = (np.empty(n_blocks), np.empty(n_blocks, dtype=np.uint64), values, seen, inverse)
     pool, directions, lengths = np.empty((6, n)), np.empty((k, vectors.shape[1])), np.zeros(k + 1)
     for user in range(chosen[0].shape[0]):
         weight = weights[user if weights.size > 1 else 0]
@@ -186,7 +189,7 @@ def choose_slate(
     (blocks, pool, directions, lengths), slate, user = memory, chosen[0][one_pass[0]], one_pass[0]
     (kind, weight, _), vectors, _ = rule
     for block in range(blocks[3].size):
-        blocks[3][block] = 0 if kind == LARGEST_COSINE and scores[0] == TABLE and one_pass[4].size == 0 else slate.size
+        blocks[3][block] = 0
     filled = size = count = 0 * slate.size  # for a constant 0, numba would compile the callees once more
     while filled < slate.size:
         headroom = 0.0
@@ -252,7 +255,7 @@ def open_blocks(
             bound_items(scores, one_pass, block, values, shift)
         first, last = block * BLOCK - shift, min(n, block * BLOCK + BLOCK) - shift
         bits, bounds[block] = reaching(values, first, last, closed[block], reach)
-        if count > seen[block] and n <= KEPT_VALUES and ones(np.uint64(bits)) * CROWDED > vectors.shape[1]:
+        if seen.size > 0 and seen[block] < count and ones(np.uint64(bits)) * CROWDED > vectors.shape[1]:
             since, scored = (directions, seen[block], count), (table, user, weight)
             subtract_cosines(vectors, inverse, since, scored, (values, first, last))
             seen[block] = count
