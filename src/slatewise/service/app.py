@@ -5,13 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from slatewise.catalog import CatalogError
 from slatewise.recommender import Recommender
 from slatewise.recommender.types import RequestError
-from slatewise.service.errors import EXPECTED, respond
 from slatewise.service.logs import Log
 from slatewise.service.middleware import RequestMiddleware
 from slatewise.service.openapi import reference_routes
@@ -30,13 +28,9 @@ def create_app(recommender: Recommender, settings: Settings, log: Log | None = N
     routes = [Route(endpoint.path, endpoint, methods=[endpoint.method]) for endpoint in ROUTES]
     if settings.reference:
         routes += reference_routes(ROUTES, needs_key=state.auth.ring is not None)
-    app = Starlette(
-        routes=routes + page_routes(),
-        middleware=[Middleware(RequestMiddleware, state=state)],
-        exception_handlers=dict.fromkeys(EXPECTED, respond),
-        lifespan=_lifespan,
-    )
+    app = Starlette(routes=routes + page_routes(), lifespan=_lifespan)
     app.router.redirect_slashes = False
+    app.middleware_stack = RequestMiddleware(app.router, state)  # it handles errors too, instead of Starlette's layers
     app.state.service = state
     return app
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -135,11 +134,3 @@ TRANSLATIONS: dict[type, Callable[[Any], ProblemError]] = {
     StoreError: lambda _: ProblemError(UNAVAILABLE, "Nothing was recorded; try again.", RETRY),
 }
 """How exceptions become problems, by class; the most specific class wins."""
-
-EXPECTED = (ProblemError, HTTPException, RequestError, StoreError)
-"""Exceptions that Starlette turns into responses by `respond`; anything else is a bug, see `middleware`."""
-
-
-async def respond(request: Request, error: Exception) -> Response:
-    """Turn an exception into a response."""
-    return problem_of(error).response(request.scope)

@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from slatewise.service.errors import HOST, MALFORMED, MEDIA_TYPE, ProblemError, problem_of
+from slatewise.service.errors import HOST, INTERNAL, MALFORMED, MEDIA_TYPE, ProblemError, problem_of
 from slatewise.service.logs import RECORD, RequestRecord
 from slatewise.service.settings import Settings
 from slatewise.service.state import ServiceState
@@ -34,7 +34,7 @@ NUMBERS = count(1)
 
 
 class RequestMiddleware:
-    """Wraps every request; an unexpected error becomes a plain 500, and where it happened goes to the log."""
+    """Wraps every request; errors become problem+json, and where an unexpected one happened goes to the log."""
 
     def __init__(self, app: ASGIApp, state: ServiceState) -> None:
         self.app, self.state = app, state
@@ -56,9 +56,11 @@ class RequestMiddleware:
         try:
             await self._serve(scope, receive, send_with_headers)
         except Exception as error:  # noqa: BLE001
-            self.state.log.failure(record.request_id, error)
+            problem = problem_of(error)
+            if problem.kind is INTERNAL:
+                self.state.log.failure(record.request_id, error)
             if not record.status:
-                await problem_of(error).response(scope)(scope, receive, send_with_headers)
+                await problem.response(scope)(scope, receive, send_with_headers)
         finally:
             self._note(scope, record)
 

@@ -44,15 +44,20 @@ class SqlTransaction:
     """Reads and writes through `execute`, which takes ? for parameters; a failed statement fails the whole job.
 
     `select_user` returns the row of a user as `execute` would and makes other writers of that user wait. Users are
-    written once, by `finish`: their rows also count the log, so that a row lost from it is noticed.
+    written once, by `finish`: their rows also count the log, so that a row lost from it is noticed. Without
+    `select_user` nobody else can write until the transaction ends, so that a slate need not be read twice.
     """
 
     def __init__(self, execute: Execute, select_user: Callable[[Execute, str], list[Values]] | None = None) -> None:
         self._execute = execute
         self._select_user = select_user or _select_user
+        self._is_exclusive = select_user is None
+        self._slates_read: dict[str, SlateRecord | None] = {}
         self._locked: set[str] = set()
         self._users: dict[str, _LoadedUser] = {}
         self._failure: Exception | None = None
+        self.has_written = False
+        """Whether a statement of this transaction may have changed anything."""
 
     def lock(self, user: str) -> UserRecord:
         """Return a user; make other writers of the user wait."""
@@ -75,18 +80,21 @@ class SqlTransaction:
     def save_belief(self, belief: BeliefRecord) -> None:
         """Insert or replace the cached belief about a user."""
         self._lock(belief.user)
-        self._run(statements.SAVE_BELIEF, belief_values(belief))
+        self._write(statements.SAVE_BELIEF, belief_values(belief))
 
     def discard_belief(self, user: str, number: int) -> None:
         """Delete the cached belief about a user if it was learned from slate `number`, among others."""
-        self._run(statements.DISCARD_BELIEF, (user, number))
+        self._write(statements.DISCARD_BELIEF, (user, number))
 
     def slate(self, slate_id: str) -> SlateRecord | None:
         """Return one slate."""
+        if self._is_exclusive and slate_id in self._slates_read:
+            return self._slates_read[slate_id]
         records = self._slates(statements.FIND_SLATE, (slate_id,))
         if records and records[0].slate_id != slate_id:
             raise _unreadable(f"slate {slate_id!r}")
-        return records[0] if records else None
+        self._slates_read[slate_id] = records[0] if records else None
+        return self._slates_read[slate_id]
 
     def slates_of(self, user: str) -> list[SlateRecord]:
         """Return all slates of a user by number; fail if one is missing."""
@@ -98,12 +106,13 @@ class SqlTransaction:
     def add_slate(self, slate: SlateRecord) -> None:
         """Record a new slate."""
         loaded = self._lock(slate.user)
-        self._run(statements.ADD_SLATE, slate_values(slate))
+        self._write(statements.ADD_SLATE, slate_values(slate))
         loaded.n_slates, loaded.is_changed = loaded.n_slates + 1, True
 
     def update_slate(self, slate: SlateRecord) -> None:
         """Record the new status and closing time of a slate."""
-        self._run(statements.UPDATE_SLATE, (*slate_values(slate)[-3:], slate.slate_id))
+        self._write(statements.UPDATE_SLATE, (*slate_values(slate)[-3:], slate.slate_id))
+        self._slates_read.pop(slate.slate_id, None)
 
     def feedback(self, event_id: str) -> FeedbackRecord | None:
         """Return one feedback event."""
@@ -126,12 +135,12 @@ class SqlTransaction:
     def add_feedback(self, event: FeedbackRecord) -> None:
         """Record a feedback event; its id must be new."""
         loaded = self._lock(event.user)
-        self._run(statements.ADD_FEEDBACK, feedback_values(event))
+        self._write(statements.ADD_FEEDBACK, feedback_values(event))
         loaded.n_feedback, loaded.is_changed = loaded.n_feedback + 1, True
 
     def count(self, user: str, policy: str, more: PolicyCounts) -> None:
         """Add to the counts of a user under a policy."""
-        self._run(statements.COUNT, (user, policy, more.slates, more.shown, more.clicks, more.variety))
+        self._write(statements.COUNT, (user, policy, more.slates, more.shown, more.clicks, more.variety))
 
     def expired(self, before: float, limit: int) -> list[SlateRecord]:
         """Return open slates created before a time, oldest first; a damaged one does not hold up the others."""
@@ -149,7 +158,8 @@ class SqlTransaction:
     def forget(self, user: str) -> bool:
         """Delete everything about a user; return whether there was anything."""
         self.lock(user)
-        deleted = [row for statement in statements.FORGET for row in self._run(statement, (user,))]
+        deleted = [row for statement in statements.FORGET for row in self._write(statement, (user,))]
+        self._slates_read.clear()
         self._users[user] = _LoadedUser(UserRecord(user))
         return any(value is not None for (value,) in deleted)
 
@@ -165,9 +175,9 @@ class SqlTransaction:
         for user, loaded in self._users.items():
             if loaded.is_changed and not loaded.record.damaged:
                 counts = (loaded.n_slates, loaded.n_feedback)
-                self._run(statements.SAVE_USER, user_values(loaded.record, counts))
+                self._write(statements.SAVE_USER, user_values(loaded.record, counts))
             elif user in self._locked and loaded.record == UserRecord(user):
-                self._run(statements.RELEASE_USER, (user,))
+                self._write(statements.RELEASE_USER, (user,))
         if self._failure is not None:
             raise self._failure
 
@@ -213,6 +223,10 @@ class SqlTransaction:
             return [feedback_record(values) for values in self._run(sql, parameters)]
         except UnicodeDecodeError:
             raise _unreadable("a feedback event") from None
+
+    def _write(self, sql: str, parameters: Values) -> list[Values]:
+        self.has_written = True
+        return self._run(sql, parameters)
 
     def _run(self, sql: str, parameters: Values) -> list[Values]:
         if self._failure is not None:

@@ -53,7 +53,7 @@ class Outcome:
 
 
 class SqliteWriter:
-    """Runs jobs in batches, one transaction per batch with a savepoint per job: a failed job undoes only itself."""
+    """Runs jobs in batches, one transaction per batch; a job that fails undoes only itself."""
 
     def __init__(self, connection: apsw.Connection, checkpoints: "Checkpoints") -> None:
         self.connection = connection
@@ -122,7 +122,7 @@ class SqliteWriter:
         return batch, True
 
     def _commit(self, jobs: list[Job]) -> list[Outcome]:
-        """Run jobs in one transaction; if that is lost as a whole (no space), each gets one of its own."""
+        """Run jobs in one transaction; if a job fails after it has written, or there is no space, each gets its own."""
         if not jobs:
             return []
         try:
@@ -135,18 +135,15 @@ class SqliteWriter:
         return outcomes
 
     def _attempt(self, job: Job) -> Outcome:
-        """Run a job within the transaction, or undo it; fail only if the whole transaction is gone."""
-        self._execute("SAVEPOINT job")
+        """Run a job within the transaction; one that fails before it has written anything harms no other."""
+        transaction = SqlTransaction(self._execute)
         try:
-            transaction = SqlTransaction(self._execute)
             outcome = Outcome(job, job.run(transaction))
             transaction.finish()
         except BaseException as error:
-            if not self.connection.in_transaction:
+            if transaction.has_written or not self.connection.in_transaction:
                 raise
-            self._execute("ROLLBACK TO job")
-            outcome = Outcome(job, error=error)
-        self._execute("RELEASE job")
+            return Outcome(job, error=error)
         return outcome
 
     def _roll_back(self) -> None:
