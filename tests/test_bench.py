@@ -37,6 +37,8 @@ from slatewise.cli import app
 from slatewise.report import markdown_table
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.process
+
 TINY_SIZE = simulation.Size(users=8, items=64, k=3, dim=4)
 TINY_AXES = {name: growth.Axis(axis.name, (4, 8), axis.policy) for name, axis in growth.AXES.items()}
 TINY: dict[str, Callable[[], dict[str, Any]]] = {
@@ -88,7 +90,6 @@ def tiny() -> Callable[[str], dict[str, Any]]:
     return of
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("group", TINY)
 def test_a_group_measures_exactly_its_figures(group: str, tiny: Callable[[str], dict[str, Any]]) -> None:
     figures = tiny(group)
@@ -208,7 +209,6 @@ def test_the_exponent_of_a_power_law() -> None:
     assert growth.exponent({size: 3.0 * size**1.5 for size in (10, 20, 80)}) == pytest.approx(1.5)
 
 
-@pytest.mark.process
 def test_a_new_process_uses_the_source_tree_it_is_given(tmp_path: Path) -> None:
     (tmp_path / "slatewise").mkdir()
     (tmp_path / "slatewise" / "__init__.py").write_text("")
@@ -217,7 +217,6 @@ def test_a_new_process_uses_the_source_tree_it_is_given(tmp_path: Path) -> None:
     assert not Path(measure.python(["-c", code])).is_relative_to(tmp_path)
 
 
-@pytest.mark.process
 def test_a_commit_that_is_not_in_the_clone_is_reported_as_missing(tmp_path: Path) -> None:
     with pytest.raises(measure.MissingError, match="not in this clone"):
         simulator.extract("0" * 40, tmp_path)
@@ -262,7 +261,6 @@ def test_without_archives_their_figures_are_missing(run: Callable[[], dict[str, 
         run()
 
 
-@pytest.mark.process
 def test_the_command_prints_one_document_without_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "bayesianbandits.py").write_text("raise ModuleNotFoundError('gone', name='bayesianbandits')")
     out = tmp_path / "out"
@@ -277,7 +275,6 @@ def test_the_command_prints_one_document_without_what_is_missing(tmp_path: Path)
     assert json.loads((out / "results.json").read_text()) == document
 
 
-@pytest.mark.process
 def test_a_measurement_that_fails_is_not_hidden(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -288,7 +285,6 @@ def test_a_measurement_that_fails_is_not_hidden(
     assert "a fault of the library" in capfd.readouterr().err
 
 
-@pytest.mark.process
 def test_an_unknown_group_is_refused(tmp_path: Path) -> None:
     done = run_benchmarks(tmp_path, "--only", "speed")
     assert done.returncode == 2
