@@ -82,7 +82,7 @@ def _processor_seconds(process: psutil.Process) -> float:
 def play(experiment: Experiment, dataset: Dataset, workers: int, stages: Stages) -> Results:
     """Run the experiment, and close a stage when training ends and when every arm has been answered."""
     n_chunks = (n_tasks(experiment, dataset) - experiment.splits) // len(experiment.arms)
-    ends = {experiment.splits: "training: BPR, taste vectors, catalogue"}
+    ends = {experiment.splits: "training: BPR, taste vectors, catalog"}
     for place, arm in enumerate(experiment.arms):
         ends[experiment.splits + (place + 1) * n_chunks] = f"{arm.rounds} rounds of {arm.k}: {arm.label}"
     done = 0
@@ -117,7 +117,7 @@ Machine: {platform.system()} {platform.machine()}, {os.cpu_count()} cores, {_pro
 
 World: {world.n_users:,} people × {world.n_items:,} items, {world.n_interactions:,} likes ({likes.mean():.0f} per
 person, median {np.median(likes):.0f}), {world.n_categories} categories. {world.n_users - asked:,} people train the
-catalogue; {asked:,} others, whom it has never seen, answer, {users_at_once(world.n_items)} at a time in each process.
+catalog; {asked:,} others, whom it has never seen, answer, {users_at_once(world.n_items)} at a time in each process.
 
 Memory is the sum of the proportional set sizes of all processes, sampled ten times a second.
 

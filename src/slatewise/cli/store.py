@@ -1,4 +1,4 @@
-"""`slatewise store`: look after the store of a service."""
+"""`slatewise store`: maintain the store of a service."""
 
 import sys
 from collections.abc import Iterator
@@ -13,27 +13,27 @@ from slatewise.cli.console import print_json, stdout, tell
 if TYPE_CHECKING:
     from slatewise.recommender import Recommender
 
-app = typer.Typer(help="Look after the store of a service.", no_args_is_help=True)
+app = typer.Typer(help="Maintain the store of a service.", no_args_is_help=True)
 
 StoreUrl = Annotated[str, typer.Option("--store", help="sqlite:///FILE or postgresql://…")]
-Catalogue = Annotated[Path, typer.Option(help="Directory of the catalogue that is served.", show_default=False)]
+CatalogDirectory = Annotated[Path, typer.Option(help="Directory of the catalog that is served.", show_default=False)]
 DEFAULT_STORE = "sqlite:///slates.db"
 
 
 @app.command(epilog="Example: slatewise store verify --catalog demo --store sqlite:///slates.db")
 def verify(
-    catalog: Catalogue,
+    catalog: CatalogDirectory,
     store: StoreUrl = DEFAULT_STORE,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Compare every belief with the log it was learnt from; also while a service runs. Fails if anything is wrong."""
+    """Compare every belief with the log it was learned from, also while a service runs; fail if anything is wrong."""
     with _opened(store, catalog, read_only=True) as recommender:
         problems: list[tuple[str | None, str]] = [(None, problem) for problem in recommender.store.check()]
         verified = list(recommender.verify())
         problems += [(user, problem) for user, problem in verified if problem is not None]
     if json:
-        told = [{"user": user, "problem": problem} for user, problem in problems]
-        print_json({"users": len(verified), "problems": told})
+        listed = [{"user": user, "problem": problem} for user, problem in problems]
+        print_json({"users": len(verified), "problems": listed})
     else:
         for user, problem in problems:
             stdout.print(_line(user, problem), markup=False, soft_wrap=True)
@@ -44,12 +44,12 @@ def verify(
 
 @app.command(epilog="Example: slatewise store rebuild --catalog demo --store sqlite:///slates.db")
 def rebuild(
-    catalog: Catalogue,
+    catalog: CatalogDirectory,
     store: StoreUrl = DEFAULT_STORE,
     user: Annotated[str | None, typer.Option(help="Only this user.", show_default=False)] = None,
     everybody: Annotated[bool, typer.Option("--all", help="All users, also those without problems.")] = False,
 ) -> None:
-    """Learn beliefs anew from the log: of all users with a problem, or of those named. Stop a SQLite service first."""
+    """Rebuild beliefs from the log: of all users with a problem, or of the one named. Stop a SQLite service first."""
     with _opened(store, catalog, read_only=False) as recommender:
         users = [user] if user is not None else [one for one, wrong in recommender.verify() if wrong or everybody]
         if user is not None and user not in set(recommender.store.users()):
@@ -61,10 +61,10 @@ def rebuild(
 
 @app.command(epilog="Example: slatewise store vacuum --store sqlite:///slates.db")
 def vacuum(store: StoreUrl = DEFAULT_STORE) -> None:
-    """Give unused space back and leave no trace of who was forgotten. Stop a SQLite service first."""
+    """Return unused space and leave no trace of forgotten users. Stop a SQLite service first."""
     from slatewise.store import open_store
 
-    with _told():
+    with _reporting_errors():
         opened = open_store(_existing(store))
         try:
             opened.vacuum()
@@ -82,7 +82,7 @@ def export(
     from slatewise.store import open_store
     from slatewise.store.export import export_user
 
-    with _told():
+    with _reporting_errors():
         opened = open_store(_existing(store), read_only=True)
         try:
             for one in opened.users() if user is None else [user]:
@@ -104,13 +104,16 @@ def _opened(store: str, catalog: Path, read_only: bool) -> Iterator["Recommender
     from slatewise.recommender import Recommender
     from slatewise.store import open_store
 
-    with _told(), Recommender(Catalog.load(catalog), store=open_store(_existing(store), read_only=read_only)) as opened:
+    with (
+        _reporting_errors(),
+        Recommender(Catalog.load(catalog), store=open_store(_existing(store), read_only=read_only)) as opened,
+    ):
         yield opened
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Say failures of the store in one sentence."""
+def _reporting_errors() -> Iterator[None]:
+    """Report errors of the store in one sentence."""
     from slatewise.store import StoreError
 
     try:
@@ -120,7 +123,7 @@ def _told() -> Iterator[None]:
 
 
 def _existing(store: str) -> str:
-    """Refuse a SQLite file that is not there, rather than making an empty one."""
+    """Refuse a SQLite file that does not exist, rather than create an empty one."""
     name = store.removeprefix("sqlite:///")
     if name not in ("", store) and not Path(name).is_file():
         raise ValueError(f"there is no store at {name}; give --store URL")
