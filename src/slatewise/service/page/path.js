@@ -6,7 +6,7 @@ import { shortened } from "./words.js";
 
 const WIDTH = 320;
 const HEIGHT = 260;
-const CENTRE = [WIDTH / 2, HEIGHT / 2];
+const CENTER = [WIDTH / 2, HEIGHT / 2];
 const LANDMARK_REACH = [118, 104];
 const PATH_REACH = 84;
 const MOST_LANDMARKS = 10;
@@ -21,8 +21,8 @@ export function drawPath(container, person) {
   const steps = [...(person.rounds.length === person.slates ? [[0, 0]] : []), ...points];
   const longest = Math.max(...steps.map(([x, y]) => Math.hypot(x, y)), 1e-9);
   const places = steps.map(([x, y]) => [
-    CENTRE[0] + (x / longest) * PATH_REACH,
-    CENTRE[1] - (y / longest) * PATH_REACH,
+    CENTER[0] + (x / longest) * PATH_REACH,
+    CENTER[1] - (y / longest) * PATH_REACH,
   ]);
   const landmarks = chosen(person.landmarks, points.at(-1), places.at(-1));
   const drawing = svg(
@@ -75,8 +75,8 @@ function placed(u, v) {
   const size = Math.hypot(u, v) || 1;
   const reach = 0.45 + 0.55 * size;
   return {
-    x: CENTRE[0] + (u / size) * reach * LANDMARK_REACH[0],
-    y: CENTRE[1] - (v / size) * reach * LANDMARK_REACH[1],
+    x: CENTER[0] + (u / size) * reach * LANDMARK_REACH[0],
+    y: CENTER[1] - (v / size) * reach * LANDMARK_REACH[1],
   };
 }
 
@@ -90,7 +90,7 @@ function cosine([a, b], [c, d]) {
 }
 
 function cross() {
-  const [x, y] = CENTRE;
+  const [x, y] = CENTER;
   return svg("path", { d: `M0 ${y}H${WIDTH}M${x} 0V${HEIGHT}`, class: "rule" });
 }
 

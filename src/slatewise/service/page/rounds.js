@@ -16,17 +16,17 @@ export function drawRounds(container, person) {
   const first = person.slates - rounds.length + 1;
   const most = Math.max(...rounds.map((one) => one.clicks), 1);
   const step = (WIDTH - LEFT - 6) / Math.max(rounds.length, 5);
-  const centre = (place) => LEFT + step * (place + 0.5);
+  const center = (place) => LEFT + step * (place + 0.5);
   const drawing = svg(
     "svg",
     { viewBox: `0 0 ${WIDTH} 180`, class: "chart" },
     heading("Likes", 12),
-    rounds.map((one, place) => likes(one.clicks, centre(place), Math.min(step * 0.6, 22), most)),
+    rounds.map((one, place) => likes(one.clicks, center(place), Math.min(step * 0.6, 22), most)),
     rule(BARS.top + BARS.height),
     heading("Variety", 94),
     grid(),
-    line(rounds, centre),
-    rounds.map((one, place) => number(first + place, centre(place), rounds.length)),
+    line(rounds, center),
+    rounds.map((one, place) => number(first + place, center(place), rounds.length)),
   );
   const words = rounds.map((one, place) => [first + place, one.clicks, percent(one.variety), one.policy]);
   show(container, figure(drawing, "Likes and variety of each slate", ["Slate", "Likes", "Variety", "Policy"], words));
@@ -41,8 +41,8 @@ function likes(clicks, x, width, most) {
   ];
 }
 
-function line(rounds, centre) {
-  const points = rounds.map((one, place) => [centre(place), heightOf(one.variety)]);
+function line(rounds, center) {
+  const points = rounds.map((one, place) => [center(place), heightOf(one.variety)]);
   const path = points.map(([x, y], place) => `${place ? "L" : "M"}${x} ${y}`).join("");
   return [
     svg("path", { d: path, class: "curve" }),
