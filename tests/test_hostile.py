@@ -229,7 +229,7 @@ RAW: dict[str, tuple[list[bytes], tuple[bytes, ...]]] = {
     "negative length": ([HEAD + b"Content-Length: -1\r\n\r\n{}"], (b"400",)),
     "broken chunks": ([HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"], (b"400",)),
     "head without end": ([b"GET /v1/catalog HTTP/1.1\r\nHost: localhost\r\nX: "] + [b"a" * 8_000] * 6, (b"431",)),
-    "many headers without end": ([b"GET / HTTP/1.1\r\n"] + [b"X-%d: y\r\n" % at for at in range(5_000)], (b"431",)),
+    "many headers without end": ([b"GET / HTTP/1.1\r\n"] + [b"X-Name: value\r\n" * 100] * 50, (b"431",)),
     "head that never comes": ([b"GET /v1/catalog HTTP/1.1\r\nHost: loc"], (b"408",)),
     "silence": ([], (b"408",)),
     "body that never comes": ([HEAD + b"Content-Length: 100\r\n\r\n{"], (b"408",)),
