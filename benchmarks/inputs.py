@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from slatewise.catalog import Catalog
 from slatewise.catalog.identifiers import Identifiers, PackedText
 from slatewise.catalog.taste import linearized_taste
+from slatewise.evidence import Evidence
 from slatewise.policies import Available, Policy, Slates, State, make_policy
 from slatewise.randomness import Streams, user_keys
 
@@ -81,4 +82,4 @@ class Visitor:
 
     def select_and_update(self, clicks: NDArray[np.bool_]) -> None:
         """Choose a slate and learn from these clicks (1, k)."""
-        self.state = self.policy.update(self.state, self.select(), clicks)
+        self.state = self.policy.update(self.state, Evidence.of_clicks(self.select().items, clicks))

@@ -7,7 +7,8 @@ import numpy as np
 from benchmarks.inputs import SEED, SLATE_SIZE, THREE_CLICKS, Visitor, random_catalog
 from benchmarks.measure import Task, seconds
 from slatewise.catalog import Catalog
-from slatewise.policies import Policy, Slates, State, make_policy
+from slatewise.evidence import Evidence
+from slatewise.policies import Policy, State, make_policy
 
 DIM = 20
 UPDATES = {"update": "dc2b-calibrated", "update_dc2b": "dc2b"}
@@ -59,5 +60,4 @@ def _next_update(policy: Policy, n_slates: int) -> Task:
 def _update(policy: Policy, state: State, random: np.random.Generator) -> State:
     """Learn from a random slate with three clicks."""
     items = random.integers(policy.catalog.n_items, size=(1, SLATE_SIZE))
-    unused = np.zeros((1, SLATE_SIZE))
-    return policy.update(state, Slates(items, unused, unused, unused), THREE_CLICKS)
+    return policy.update(state, Evidence.of_clicks(items, THREE_CLICKS))

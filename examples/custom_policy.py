@@ -23,6 +23,7 @@ class FavoriteCategories:
     catalog: Catalog
     bonus: float = 6.0
     one_at_a_time = False
+    additive = ("shown", "clicked")
 
     def start(self, n_users):
         """Count what was shown and clicked of each category: arrays with a leading user axis."""
@@ -39,10 +40,10 @@ class FavoriteCategories:
         nothing = np.zeros(items.shape)
         return Slates(items, sigmoid(pick(logits, items)), nothing, nothing)
 
-    def update(self, state, slates, clicks):
-        """Add up; a position without an item (−1) teaches nothing."""
-        members = self.catalog.categories[slates.items] * (slates.items >= 0)[..., None]
-        clicked = state["clicked"] + (members * clicks[..., None]).sum(axis=1)
+    def update(self, state, evidence):
+        """Add up what was seen and liked, by weight; a place without an item (−1) teaches nothing."""
+        members = self.catalog.categories[evidence.items] * evidence.counted[..., None]
+        clicked = state["clicked"] + (members * evidence.value[..., None]).sum(axis=1)
         return {"shown": state["shown"] + members.sum(axis=1), "clicked": clicked}
 
 

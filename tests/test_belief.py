@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -6,6 +8,7 @@ from numpy.typing import NDArray
 
 from slatewise import belief
 from slatewise.belief import Beliefs, Feedback, LinearModel
+from slatewise.evidence import Evidence
 from tests.support import naive
 
 Floats = NDArray[np.float64]
@@ -168,40 +171,121 @@ def test_added_evidence_is_a_sum_of_outer_products(seed: int, n_users: int, k: i
 @given(seed=SEEDS, n_users=st.integers(1, 3), k=st.integers(0, 8), dim=st.integers(1, 6))
 @settings(max_examples=40, deadline=None)
 def test_observations_are_the_evidence_of_a_linear_model(seed: int, n_users: int, k: int, dim: int) -> None:
-    """Each shown item adds t tᵀ / ψ and (y − μ) t / ψ, whoever else is in the batch; −1 adds nothing."""
+    """Each item adds w q² t tᵀ / ψ_q and w q (y − qμ) t / ψ_q, whoever else is in the batch; −1 adds nothing."""
     rng = np.random.default_rng(seed)
     vectors = awkward_vectors(rng, 1, 7, dim)[0].astype(np.float32)
     model = LinearModel(vectors, rng.random(7), rng.uniform(0.1, 2.0, 7))
     prior = belief.start(n_users, *random_prior(rng, dim))
-    shown, clicks = rng.integers(-1, 7, size=(n_users, k)), rng.random((n_users, k)) < 0.5
-    learned = belief.add_observations(prior, shown, clicks, model)
+    evidence = random_evidence(rng, (n_users, k), 7)
+    learned = belief.add_observations(prior, evidence, model)
     np.testing.assert_array_equal(learned.precision, np.swapaxes(learned.precision, 1, 2))
     for user in range(n_users):
-        items, weights = shown[user], np.where(shown[user] >= 0, 1.0 / model.noise[shown[user]], 0.0)
-        pulls = weights * (clicks[user] - model.expected[items])
+        items, q = evidence.items[user], evidence.examined[user]
+        noise = q**2 * model.noise[items] + q * (1 - q) * model.expected[items]
+        weights = np.where(items >= 0, evidence.weight[user] * q**2 / noise, 0.0)
+        pulls = weights * (evidence.value[user] / q - model.expected[items])
         before = prior.precision[user], prior.shift[user]
         precision, shift = naive.add_evidence(before, vectors[items].astype(np.float64), weights, pulls)
         np.testing.assert_allclose(learned.precision[user], precision, rtol=1e-11, atol=1e-11)
         np.testing.assert_allclose(learned.shift[user], shift, rtol=1e-11, atol=1e-11)
-        one = belief.add_observations(prior.take([user]), shown[[user]], clicks[[user]], model)
+        alone = Evidence(*(array[[user]] for array in vars(evidence).values()))
+        one = belief.add_observations(prior.take([user]), alone, model)
         np.testing.assert_array_equal(one.precision[0], learned.precision[user])
         np.testing.assert_array_equal(one.shift[0], learned.shift[user])
 
 
+def random_evidence(rng: np.random.Generator, shape: tuple[int, int], n_items: int) -> Evidence:
+    """Graded reactions of any weight to items examined with any probability, some of them certainly."""
+    examined = np.where(rng.random(shape) < 0.3, 1.0, rng.uniform(0.05, 1.0, shape))
+    return Evidence(rng.integers(-1, n_items, size=shape), rng.random(shape), rng.uniform(0.0, 3.0, shape), examined)
+
+
+@given(seed=SEEDS, k=st.integers(0, 8))
+@settings(max_examples=30, deadline=None)
+def test_clicks_on_slates_that_everyone_saw_add_what_the_paper_adds_to_the_last_bit(seed: int, k: int) -> None:
+    """The update before there was anything but clicks, in plain loops: upper triangle, mirrored."""
+    rng = np.random.default_rng(seed)
+    model = LinearModel(rng.normal(size=(7, 3)).astype(np.float32), rng.random(7), rng.uniform(0.1, 2.0, 7))
+    shown, clicks = rng.integers(-1, 7, size=(1, k)), rng.random((1, k)) < 0.5
+    learned = belief.add_observations(belief.start(1, np.zeros(3), np.eye(3)), Evidence.of_clicks(shown, clicks), model)
+    precision, shift = np.eye(3), np.zeros(3)
+    for item, clicked in zip(shown[0], clicks[0], strict=True):
+        if item < 0:
+            continue
+        vector, weight = model.vectors[item].astype(np.float64), 1.0 / model.noise[item]
+        pull = (1.0 * clicked - model.expected[item]) / model.noise[item]
+        for row in range(3):
+            shift[row] += pull * vector[row]
+            for column in range(row, 3):
+                precision[row, column] += weight * vector[row] * vector[column]
+                precision[column, row] = precision[row, column]
+    np.testing.assert_array_equal(learned.precision[0], precision)
+    np.testing.assert_array_equal(learned.shift[0], shift)
+
+
+@given(rate=st.floats(0.01, 0.99), share=st.floats(0.0, 0.8), q=st.floats(0.01, 1.0), seed=SEEDS)
+@settings(max_examples=40, deadline=None)
+def test_an_item_examined_with_some_probability_is_a_dense_regression(
+    rate: float, share: float, q: float, seed: int
+) -> None:
+    """Design q·t, target y − qμ, and the variance of a click, qμ(1 − qμ), less what taste explains of it, q²|t|²."""
+    rng = np.random.default_rng(seed)
+    taste = rng.normal(size=(1, 4))
+    taste = (taste * np.sqrt(share * rate * (1 - rate)) / np.linalg.norm(taste)).astype(np.float32)
+    squared = float(np.square(taste.astype(np.float64)).sum())
+    model = LinearModel(taste, np.array([rate]), np.array([rate * (1 - rate) - squared]))
+    arrays = np.array([[1.0]]), np.array([[1.0]]), np.array([[q]])
+    learned = belief.add_observations(
+        belief.start(1, np.zeros(4), np.eye(4)), Evidence(np.array([[0]]), *arrays), model
+    )
+    noise, design = q * rate * (1 - q * rate) - q**2 * squared, q * taste[0].astype(np.float64)
+    np.testing.assert_allclose(
+        learned.precision[0], np.eye(4) + np.outer(design, design) / noise, rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_allclose(learned.shift[0], (1.0 - q * rate) * design / noise, rtol=1e-9, atol=1e-12)
+
+
+def test_an_item_looked_at_with_little_probability_says_little_when_it_is_passed_over() -> None:
+    """A skip pulls the belief less the less certain it is that anybody looked; a click always counts."""
+    model = LinearModel(np.array([[0.3]], dtype=np.float32), np.array([0.3]), np.array([0.12]))
+    prior, means = belief.start(1, np.zeros(1), np.eye(1)), {}
+    for value in (0.0, 1.0):
+        for q in (1.0, 0.5, 0.1):
+            arrays = (np.array([[value]]), np.array([[1.0]]), np.array([[q]]))
+            learned = belief.add_observations(prior, Evidence(np.array([[0]]), *arrays), model)
+            means[value, q] = float(belief.mean(learned)[0, 0])
+    assert means[0.0, 1.0] < means[0.0, 0.5] < means[0.0, 0.1] < 0.0
+    assert min(means[1.0, q] for q in (1.0, 0.5, 0.1)) > -10 * means[0.0, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("examined", 0.0), ("examined", 1.1), ("examined", np.nan), ("weight", np.inf), ("value", np.nan)],
+)
+def test_evidence_out_of_range_is_refused(name: str, wrong: float) -> None:
+    prior, model = belief.start(1, np.zeros(1), np.eye(1)), LinearModel(np.ones((1, 1), np.float32), *np.ones((2, 1)))
+    given = Evidence.of_clicks(np.array([[0]]), np.array([[True]]))
+    with pytest.raises(ValueError, match="evidence holds a number out of range"):
+        belief.add_observations(prior, replace(given, **{name: np.array([[wrong]])}), model)
+
+
 def test_observations_that_do_not_fit_are_refused() -> None:
     """Compiled code reads whatever lies behind an array, so nothing beyond its end may be asked for."""
+    shown, ones = np.array([[0, 1]]), np.ones((1, 2))
     prior, table = belief.start(1, np.zeros(2), np.eye(2)), np.ones((3, 2), dtype=np.float32)
-    model, clicks = LinearModel(table, np.ones(3), np.ones(3)), np.ones((1, 2), dtype=bool)
+    model = LinearModel(table, np.ones(3), np.ones(3))
     with pytest.raises(IndexError, match="item 3 was shown; the model has 3 items"):
-        belief.add_observations(prior, np.array([[0, 3]]), clicks, model)
-    with pytest.raises(ValueError, match=r"items \(1, 3\) and clicks \(1, 2\) differ"):
-        belief.add_observations(prior, np.array([[0, 1, 2]]), clicks, model)
+        belief.add_observations(prior, Evidence(np.array([[0, 3]]), ones, ones, ones), model)
+    with pytest.raises(ValueError, match=r"items \(1, 3\) come with \(1, 2\)"):
+        belief.add_observations(prior, Evidence(np.array([[0, 1, 2]]), ones, ones, ones), model)
+    narrow = LinearModel(table[:, :1], np.ones(3), np.ones(3))
     with pytest.raises(ValueError, match="vectors have 1 dimensions; give 2"):
-        belief.add_observations(prior, np.array([[0, 1]]), clicks, LinearModel(table[:, :1], np.ones(3), np.ones(3)))
+        belief.add_observations(prior, Evidence(shown, ones, ones, ones), narrow)
     with pytest.raises(ValueError, match=r"give \(n, dim\), \(n,\) and"):
         LinearModel(table, np.ones(3), np.ones(2))
+    spoiled = Beliefs(np.ones((1, 1, 1)), prior.shift)
     with pytest.raises(ValueError, match="precision"):
-        belief.add_observations(Beliefs(np.ones((1, 1, 1)), prior.shift), np.array([[0, 1]]), clicks, model)
+        belief.add_observations(spoiled, Evidence(shown, ones, ones, ones), model)
 
 
 def test_beliefs_are_never_changed_in_place() -> None:

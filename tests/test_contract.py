@@ -9,6 +9,7 @@ import pytest
 from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.synthetic import WorldSize, make_world
+from slatewise.evidence import Evidence
 from slatewise.lab.simulate import Session, simulate
 from slatewise.policies import POLICIES, Available, Policy, Slates, make_policy
 from slatewise.randomness import Streams, user_keys
@@ -73,7 +74,7 @@ def play(policy: Policy, n_users: int, k: int, rounds: int = 3) -> list[Slates]:
         slates = policy.select(state, available, k, streams(n_users, step))
         check_slates(slates, available, k)
         clicks = (slates.items % 3 == 0) & (slates.items >= 0)
-        state = policy.update(state, slates, clicks)
+        state = policy.update(state, Evidence.of_clicks(slates.items, clicks))
         for array in state.values():
             assert np.isfinite(array).all()
             assert len(array) == n_users
@@ -147,10 +148,64 @@ def test_inputs_are_left_alone(name: str, catalog: Catalog) -> None:
     state, available = policy.start(3), np.ones((3, catalog.n_items), dtype=bool)
     before = {key: array.copy() for key, array in state.items()}
     slates = policy.select(state, available, 10, streams(3))
-    policy.update(state, slates, slates.items % 2 == 0)
+    policy.update(state, Evidence.of_clicks(slates.items, slates.items % 2 == 0))
     assert available.all()
     for key, array in state.items():
         np.testing.assert_array_equal(array, before[key])
+
+
+def some_evidence(n_items: int, n_users: int = 4, sign: float = 1.0) -> Evidence:
+    """Graded reactions of several weights, some to items that are looked at with less than certainty, some to none."""
+    random, shape = np.random.default_rng(17), (n_users, 9)
+    items = random.permuted(np.tile(np.arange(n_items), (n_users, 1)), axis=1)[:, :9]
+    items[:, 4] = -1
+    weight = random.choice([0.0, 0.4, 1.0, 2.5], shape)
+    return Evidence(items, random.random(shape), sign * weight, random.uniform(0.1, 1.0, shape))
+
+
+@every_policy
+def test_evidence_taken_back_leaves_nothing_behind(name: str, catalog: Catalog) -> None:
+    """An update with weights w and one with −w are the identity, in any order with others; other policies refuse."""
+    policy = make_policy(name, catalog)
+    added, removed = some_evidence(catalog.n_items), some_evidence(catalog.n_items, sign=-1.0)
+    items = np.random.default_rng(3).permutation(catalog.n_items)[: 4 * 9].reshape(4, 9)
+    clicks = Evidence.of_clicks(items, items % 3 == 0)
+    if not policy.additive:
+        if set(policy.start(1)) - {"rounds"}:
+            with pytest.raises(ValueError, match="cannot take evidence back"):
+                policy.update(policy.start(4), removed)
+        return
+    expected = policy.update(policy.start(4), clicks)
+    state = policy.update(policy.update(policy.update(policy.start(4), added), clicks), removed)
+    assert set(policy.additive) <= set(state)
+    for key, array in expected.items():
+        assert array.dtype == state[key].dtype
+        np.testing.assert_allclose(state[key], array, rtol=1e-12, atol=1e-12, err_msg=key)
+
+
+@every_policy
+def test_additive_arrays_are_the_start_and_a_sum(name: str, catalog: Catalog) -> None:
+    """What two pieces of evidence add to the start is what they add one after the other."""
+    policy, first = make_policy(name, catalog), some_evidence(catalog.n_items)
+    second = Evidence.of_clicks(first.items[::-1].copy(), first.items % 2 == 0)
+    start = policy.start(4)
+    one, other = policy.update(start, first), policy.update(start, second)
+    both = policy.update(one, second)
+    for key in policy.additive:
+        np.testing.assert_allclose(both[key], one[key] + other[key] - start[key], rtol=1e-12, atol=1e-12)
+        assert (both[key] != start[key]).any()
+
+
+@every_policy
+def test_what_was_not_seen_teaches_nothing(name: str, catalog: Catalog) -> None:
+    policy = make_policy(name, catalog)
+    state = policy.update(policy.start(4), some_evidence(catalog.n_items))
+    items = np.arange(12).reshape(4, 3)
+    clicks = Evidence.of_clicks(items, items % 2 == 0)
+    for nothing in (replace(clicks, items=np.full((4, 3), -1)), replace(clicks, weight=np.zeros((4, 3)))):
+        after = policy.update(state, nothing)
+        for key, array in state.items():
+            np.testing.assert_array_equal(after[key], array, err_msg=key)
 
 
 def precision_by_round(name: str, catalog: Catalog, **options: Any) -> np.ndarray[Any, Any]:
@@ -181,7 +236,7 @@ def test_learners_learn_a_known_taste_and_others_do_not(name: str) -> None:
     for step in range(5 if not policy.one_at_a_time else 20):
         k = 1 if policy.one_at_a_time else 4
         slates = policy.select(state, available, k, streams(n_users, step))
-        state = policy.update(state, slates, likes[slates.items])
+        state = policy.update(state, Evidence.of_clicks(slates.items, likes[slates.items]))
         np.put_along_axis(available, slates.items, False, axis=1)
         shares.append(likes[slates.items].mean())
     late = float(np.mean(shares[len(shares) * 3 // 5 :]))
@@ -250,7 +305,7 @@ def test_numbers_of_items_are_as_good_as_a_table(name: str, kind: str, catalog: 
             for field in ("items", "probability", "deviation", "diversity_gain"):
                 expected = getattr(batch, field)[:1]
                 np.testing.assert_allclose(getattr(alone, field), expected, rtol=1e-8, atol=1e-9, err_msg=field)
-        state = policy.update(state, batch, (batch.items % 3 == 0) & (batch.items >= 0))
+        state = policy.update(state, Evidence.of_clicks(batch.items, (batch.items % 3 == 0) & (batch.items >= 0)))
 
 
 @every_policy
@@ -273,7 +328,7 @@ def test_matrices_of_a_state_are_symmetric_to_the_last_bit(name: str, catalog: C
     state, available = policy.start(3), np.ones((3, catalog.n_items), dtype=bool)
     for step in range(3):
         slates = policy.select(state, available, 7, streams(3, step))
-        state = policy.update(state, slates, slates.items % 3 == 0)
+        state = policy.update(state, Evidence.of_clicks(slates.items, slates.items % 3 == 0))
     for array in state.values():
         if array.ndim == 3:
             np.testing.assert_array_equal(array, np.swapaxes(array, 1, 2))

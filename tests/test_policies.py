@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from slatewise.catalog import Catalog
+from slatewise.evidence import Evidence
 from slatewise.policies import Available, make_policy
 from slatewise.policies.calibrated import Calibrated
 from slatewise.policies.ease import Ease
@@ -103,7 +104,7 @@ def test_c2ucb_by_its_textbook(catalog: Catalog) -> None:
         slates = policy.select(state, available, 5, streams(step))
         assert slates.items[0].tolist() == expected
         clicks = np.isin(slates.items, list(CLICKED))
-        state = policy.update(state, slates, clicks)
+        state = policy.update(state, Evidence.of_clicks(slates.items, clicks))
         for item, clicked in zip(expected, clicks[0], strict=True):
             gram += np.outer(vectors[item], vectors[item])
             reward += clicked * vectors[item]
@@ -123,7 +124,7 @@ def test_dc2b_by_its_textbook(catalog: Catalog) -> None:
         slates = policy.select(state, available, DIM, streams(step))
         assert slates.items[0].tolist() == expected
         clicks = np.isin(slates.items, list(CLICKED))
-        state = policy.update(state, slates, clicks)
+        state = policy.update(state, Evidence.of_clicks(slates.items, clicks))
         plain = {"offsets": np.zeros(DIM), "weights": np.ones(DIM)}
         mean, covariance = naive.update((mean, covariance), vectors[expected], clicks[0].astype(float), plain, 3.0, 4)
         np.testing.assert_allclose(np.linalg.inv(state["precision"][0]), covariance, rtol=1e-8, atol=1e-12)
@@ -155,7 +156,7 @@ def test_calibrated_by_its_textbook(catalog: Catalog) -> None:
         spread = [math.sqrt(tastes[i] @ np.linalg.inv(precision) @ tastes[i]) for i in expected]
         np.testing.assert_allclose(slates.deviation[0], spread, rtol=1e-8)
         clicks = np.isin(slates.items, list(CLICKED))
-        state = policy.update(state, slates, clicks)
+        state = policy.update(state, Evidence.of_clicks(slates.items, clicks))
         history += [(item, float(clicked)) for item, clicked in zip(expected, clicks[0], strict=True)]
         available[0, expected] = False
 
@@ -178,7 +179,7 @@ def test_ease_by_its_textbook() -> None:
     np.testing.assert_allclose(policy.weights, expected, atol=1e-6)
     state = policy.start(1)
     first = policy.select(state, np.ones((1, 12), dtype=bool), 3, streams())
-    state = policy.update(state, first, np.array([[True, False, True]]))
+    state = policy.update(state, Evidence.of_clicks(first.items, np.array([[True, False, True]])))
     folded = expected[first.items[0, 0]] + expected[first.items[0, 2]]
     folded[first.items[0]] = -np.inf
     left = np.ones((1, 12), dtype=bool)
@@ -200,7 +201,7 @@ def test_ec_bandit_by_its_textbook(clicked: bool, soft: bool, catalog: Catalog) 
         beliefs[name] = (covariance @ state[f"{name}_shift"][0], covariance)
     relevant, examined = (sigma(float(x[0] @ beliefs[name][0])) for name in ("relevance", "examination"))
     q = examined * (1 - relevant) / (1 - examined * relevant)
-    after = policy.update(state, slates, np.array([[clicked]]))
+    after = policy.update(state, Evidence.of_clicks(slates.items, np.array([[clicked]])))
     label = {"relevance": float(clicked), "examination": 1.0 if clicked else q}
     weight = {"relevance": q if soft and not clicked else 1.0, "examination": 1.0}
     assert slates.probability[0, 0] == pytest.approx(relevant * examined)
@@ -235,7 +236,7 @@ def test_one_user_gets_the_slates_of_a_batch_without_a_copy_of_the_vectors(name:
             single = fresh.select(one, seen, 10, Streams(0, user_keys([user + 1]), step))
             np.testing.assert_array_equal(single.items[0], slates.items[user])
             assert not any(copies(part, policy.catalog) for part in vars(fresh).values())
-        state = policy.update(state, slates, slates.items % 3 == 0)
+        state = policy.update(state, Evidence.of_clicks(slates.items, slates.items % 3 == 0))
         np.put_along_axis(available, slates.items, False, axis=1)
 
 
@@ -261,7 +262,7 @@ def test_another_diversity_shares_everything_prepared() -> None:
         seen = Available.of(catalog.n_items, range(step))
         expected = plain.select(state, seen, 10, streams(step))
         np.testing.assert_array_equal(other.select(state, seen, 10, streams(step)).items, expected.items)
-        state = plain.update(state, expected, expected.items % 3 == 0)
+        state = plain.update(state, Evidence.of_clicks(expected.items, expected.items % 3 == 0))
     assert (policy.select(state, seen, 10, streams(2)).items != expected.items).any()
     assert (policy.diversity, other.diversity) == (0.5, 0.9)
     for table in ("items", "rates", "noise", "category_sets"):

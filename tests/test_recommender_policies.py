@@ -138,7 +138,7 @@ class Ordered:
         zeros = np.zeros(numbers.shape)
         return Slates(numbers, zeros, zeros, zeros)
 
-    def update(self, state: State, slates: Slates, clicks: Any) -> State:  # noqa: ARG002
+    def update(self, state: State, evidence: Any) -> State:  # noqa: ARG002
         return {"asked": state["asked"] + 1.0}
 
 

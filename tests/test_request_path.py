@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 
 pytestmark = pytest.mark.process
 
-MAX_FILES = 20
+MAX_FILES = 21
 
 
 @pytest.fixture(scope="module")

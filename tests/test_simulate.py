@@ -8,6 +8,7 @@ from slatewise.catalog import Catalog
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import Dataset
 from slatewise.data.synthetic import WorldSize, make_world
+from slatewise.evidence import Evidence
 from slatewise.lab.simulate import CHUNK_CELLS, Session, simulate, users_at_once
 from slatewise.policies import POLICIES, make_policy
 from slatewise.randomness import Streams, user_keys
@@ -33,7 +34,7 @@ def test_records_by_a_loop_over_people(name: str, catalog: Catalog) -> None:
                 step = Streams(9, user_keys([user]), number * 4 + position)
                 slates = policy.select(state, available, 1 if policy.one_at_a_time else 4, step)
                 clicks = np.array([[item in liked for item in slates.items[0].tolist()]])
-                state = policy.update(state, slates, clicks)
+                state = policy.update(state, Evidence.of_clicks(slates.items, clicks))
                 for place, item in enumerate(slates.items[0].tolist()):
                     available[0, item] = False
                     rows.append((user, number, position + place, item, item in liked))

@@ -7,7 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
-from slatewise.policies import Slates, State, make_policy
+from slatewise.evidence import Evidence
+from slatewise.policies import State, make_policy
 from tests.durability.conftest import Tell
 
 LEARNERS = ("dc2b-calibrated", "dc2b", "c2ucb", "ec-bandit")
@@ -35,11 +36,11 @@ def problem(matrix: NDArray[np.floating]) -> str | None:
 def lives(catalog: Catalog, policy: str, n_slates: int) -> Iterator[State]:
     """Yield the state of one user after every thousand slates of ten random items, clicked with probability 0.3."""
     learner, draw = make_policy(policy, catalog), np.random.default_rng(0)
-    state, unknown = learner.start(1), np.zeros((1, SLATE_SIZE))
+    state = learner.start(1)
     for number in range(1, n_slates + 1):
         items = draw.choice(catalog.n_items, (1, SLATE_SIZE), replace=False).astype(np.int64)
         clicks = draw.random((1, SLATE_SIZE)) < 0.3
-        state = learner.update(state, Slates(items, unknown, unknown, unknown), clicks)
+        state = learner.update(state, Evidence.of_clicks(items, clicks))
         if number % LOOKED_AT_EVERY == 0 or number == n_slates:
             yield state
 

@@ -46,7 +46,11 @@ class Feedback:
 
 @dataclass(frozen=True)
 class LinearModel:
-    """What a user likes is y_i = μ_i + θ·t_i + noise of variance ψ_i: t (n_items, dim), μ and ψ (n_items,)."""
+    """What a user likes is y_i = μ_i + θ·t_i + noise of variance ψ_i: t (n_items, dim), μ and ψ (n_items,).
+
+    A like shows as a click only if the item is looked at, say with probability q: then the click is q(μ_i + θ·t_i) on
+    average, and its variance about that, the total one qμ(1 − qμ) less q²|t|², is ψ_q = q²ψ_i + q(1 − q)μ_i.
+    """
 
     vectors: NDArray[np.float32]
     expected: Floats

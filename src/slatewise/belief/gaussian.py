@@ -26,10 +26,10 @@ from slatewise.belief.linear_algebra import (
     write_identity,
 )
 from slatewise.compiled import compiled
+from slatewise.evidence import Evidence
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Booleans = NDArray[np.bool_]
 Vectors = NDArray[np.float32]
 
 FLOAT64 = np.dtype(np.float64)
@@ -128,19 +128,31 @@ def add_evidence(beliefs: Beliefs, vectors: ArrayLike, weights: ArrayLike, pulls
     return Beliefs(precision, shift)
 
 
-def add_observations(beliefs: Beliefs, shown: Integers, clicks: Booleans, model: LinearModel) -> Beliefs:
-    """Return the exact posterior after shown items (n_users, k), −1 for none, and their clicks (n_users, k)."""
+def add_observations(beliefs: Beliefs, evidence: Evidence, model: LinearModel) -> Beliefs:
+    """Return the exact posterior: Σ⁻¹ += Σ w q² t tᵀ / ψ_q and Σ⁻¹m += Σ w q (y − qμ) t / ψ_q.
+
+    The value y, weight w and probability of examination q come with each item; ψ_q is that of `LinearModel`.
+    """
     precision, shift = _copies(beliefs)
-    if shown.ndim != 2 or shown.shape != clicks.shape or len(shown) != len(shift):
-        raise ValueError(f"items {shown.shape} and clicks {clicks.shape} differ; give ({len(shift)}, k) of both")
+    shown, numbers = evidence.items, (evidence.value, evidence.weight, evidence.examined)
+    if shown.ndim != 2 or len(shown) != len(shift) or any(values.shape != shown.shape for values in numbers):
+        shapes = ", ".join(str(values.shape) for values in numbers)
+        raise ValueError(f"items {shown.shape} come with {shapes}; give ({len(shift)}, n) of each")
     if shift.shape[1] != model.vectors.shape[1]:
         raise ValueError(
             f"vectors have {model.vectors.shape[1]} dimensions; give {shift.shape[1]}, as the beliefs have"
         )
     parts = model.vectors, model.expected, model.noise
-    if not _add_observations(precision, shift, shown, clicks, parts):
-        raise IndexError(f"item {shown.max()} was shown; the model has {len(model.vectors)} items, numbered from 0")
+    if not _add_observations(precision, shift, shown, tuple(map(contiguous, numbers)), parts):
+        _explain(evidence, len(model.vectors))
     return Beliefs(precision, shift)
+
+
+def _explain(evidence: Evidence, n_items: int) -> None:
+    """Raise the error of evidence that the kernel refused."""
+    if evidence.items.max() >= n_items:
+        raise IndexError(f"item {evidence.items.max()} was shown; the model has {n_items} items, numbered from 0")
+    raise ValueError("evidence holds a number out of range; give finite values and weights, and examined in (0, 1]")
 
 
 def contiguous(values: ArrayLike) -> Floats:
@@ -259,23 +271,33 @@ def _add_evidence(precision: Floats, shift: Floats, vectors: Floats, weights: Fl
 
 @compiled
 def _add_observations(
-    precision: Floats, shift: Floats, shown: Integers, clicks: Booleans, model: tuple[Vectors, Floats, Floats]
+    precision: Floats,
+    shift: Floats,
+    shown: Integers,
+    evidence: tuple[Floats, ...],
+    model: tuple[Vectors, Floats, Floats],
 ) -> bool:
-    """Add the evidence of shown items (n_users, k), −1 for none; return whether the model has all of them.
+    """Add the evidence of shown items (n_users, n), −1 for none; return whether all of it is valid.
 
-    The model is vectors (n_items, dim), expected values and noise variances (n_items,).
+    The evidence is value, weight and examined (n_users, n); the model is vectors (n_items, dim), expected values and
+    noise variances (n_items,).
     """
+    values, weights, examined = evidence
     vectors, expected, noise = model
     vector = np.empty(shift.shape[1])
     for user in range(len(shift)):
         for position in range(shown.shape[1]):
-            item = shown[user, position]
-            if item >= len(vectors):
+            item, chance = shown[user, position], examined[user, position]
+            value, weight = values[user, position], weights[user, position]
+            if item < 0 or weight == 0.0:
+                continue
+            if item >= len(vectors) or not (0.0 < chance <= 1.0 and abs(value) < inf and abs(weight) < inf):
                 return False
-            if item >= 0:
-                for axis in range(len(vector)):
-                    vector[axis] = vectors[item, axis]
-                surprise = 1.0 * clicks[user, position] - expected[item]
-                add_item(precision[user], shift[user], vector, 1.0 / noise[item], surprise / noise[item])
+            for axis in range(len(vector)):
+                vector[axis] = vectors[item, axis]
+            variance = chance * chance * noise[item] + chance * (1.0 - chance) * expected[item]
+            surprise = value - chance * expected[item]
+            pull = weight * chance * surprise / variance
+            add_item(precision[user], shift[user], vector, weight * chance * chance / variance, pull)
         mirror(precision[user])
     return True

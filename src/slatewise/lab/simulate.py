@@ -8,6 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from slatewise.data.dataset import Dataset
+from slatewise.evidence import Evidence
 from slatewise.policies.protocol import Policy, Slates
 from slatewise.randomness import Streams, user_keys
 
@@ -55,7 +56,7 @@ def _answer(policy: Policy, people: Dataset, users: NDArray[np.int64], session: 
         for step, k in _steps(policy, number, session.k):
             slates = policy.select(state, available, k, Streams(session.seed, keys, step))
             clicks = np.take_along_axis(liked, np.maximum(slates.items, 0), axis=1) & (slates.items >= 0)
-            state = policy.update(state, slates, clicks)
+            state = policy.update(state, Evidence.of_clicks(slates.items, clicks))
             _withdraw(available, slates.items)
             shown.append((slates, clicks))
     return _records(users, session, shown)

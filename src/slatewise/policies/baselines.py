@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from slatewise.catalog import Catalog
+from slatewise.evidence import Evidence
 from slatewise.policies.protocol import Booleans, Floats, Slates, State, at_items, check_share, sigmoid
 from slatewise.randomness import Streams
 from slatewise.slates import Available, Choice, Rule, choose, epsilon_greedy, item_vectors, rules, table, top_k
@@ -23,10 +24,10 @@ def start_counting(policy: object, n_users: int) -> State:
     return {"rounds": np.zeros(n_users, dtype=np.int64)}
 
 
-def count_round(policy: object, state: State, slates: Slates, clicks: Booleans) -> State:
-    """Count the round; clicks change nothing."""
-    del policy, slates, clicks
-    return {"rounds": state["rounds"] + 1}
+def count_round(policy: object, state: State, evidence: Evidence) -> State:
+    """Count the round; evidence changes nothing else."""
+    del policy
+    return {"rounds": evidence.count_rounds(state["rounds"])}
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +57,7 @@ class LogRank:
 
     catalog: Catalog
     one_at_a_time = False
+    additive = ()
     start = start_counting
     update = count_round
 
@@ -78,6 +80,7 @@ class Mmr:
     catalog: Catalog
     trade_off: float = 0.9
     one_at_a_time = False
+    additive = ()
     start = start_counting
     update = count_round
 
@@ -104,6 +107,7 @@ class EpsilonGreedy:
     catalog: Catalog
     epsilon: float = 0.1
     one_at_a_time = False
+    additive = ()
     start = start_counting
     update = count_round
 
@@ -143,6 +147,7 @@ class DppMap:
     trade_off: float = 0.6
     quality_rule: str = "exp"
     one_at_a_time = False
+    additive = ()
     start = start_counting
     update = count_round
 
@@ -170,6 +175,7 @@ class Popular:
 
     catalog: Catalog
     one_at_a_time = False
+    additive = ()
     start = start_counting
     update = count_round
 
@@ -190,6 +196,7 @@ class Random:
 
     catalog: Catalog
     one_at_a_time = False
+    additive = ()
     start = start_counting
     update = count_round
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from slatewise import belief
 from slatewise.catalog import Catalog
+from slatewise.evidence import Evidence
 from slatewise.policies.protocol import (
     Booleans,
     Floats,
@@ -37,6 +38,7 @@ class C2Ucb:
     exploration: float = 1.0
     vector_length: float | None = None
     one_at_a_time = False
+    additive = ("gram", "reward")
 
     def __post_init__(self) -> None:
         check_positive("ridge", self.ridge)
@@ -84,8 +86,10 @@ class C2Ucb:
         scaled: Floats = at_items(self.catalog.vectors, items).astype(np.float64) * self.length
         return scaled
 
-    def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
-        """Add the shown vectors and their rewards."""
+    def update(self, state: State, evidence: Evidence) -> State:
+        """Add the vectors and their rewards; an item examined with probability q is a regression on q·x."""
         beliefs = belief.Beliefs(state["gram"], state["reward"])
-        learned = belief.add_evidence(beliefs, self._at(slates.items), slates.items >= 0, clicks)
+        weight = evidence.counted * evidence.examined
+        pulls = weight * evidence.value
+        learned = belief.add_evidence(beliefs, self._at(evidence.items), weight * evidence.examined, pulls)
         return {"gram": learned.precision, "reward": learned.shift}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from slatewise import belief
 from slatewise.catalog import Catalog
+from slatewise.evidence import Evidence
 from slatewise.policies.protocol import (
     Booleans,
     Floats,
@@ -45,6 +46,7 @@ class Calibrated:
     diversity: float = 0.5
     temperature: float = 0.0
     one_at_a_time = False
+    additive = ("precision", "shift")
 
     def __post_init__(self) -> None:
         check_share("diversity", self.diversity)
@@ -127,8 +129,9 @@ class Calibrated:
         """Return the t_i of some items (n_users, k)."""
         return self.catalog.taste_vectors[items].astype(np.float64)
 
-    def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
-        """Add the evidence: Σ⁻¹ += Σ t tᵀ / ψ and Σ⁻¹m += Σ (y − μ) t / ψ, exact and in any order."""
+    def update(self, state: State, evidence: Evidence) -> State:
+        """Add the evidence: Σ⁻¹ += Σ w q² t tᵀ / ψ_q and Σ⁻¹m += Σ w q (y − qμ) t / ψ_q, exact and in any order."""
         beliefs = belief.Beliefs(state["precision"], state["shift"])
-        learned = belief.add_observations(beliefs, slates.items, clicks, self.model)
-        return {"precision": learned.precision, "shift": learned.shift, "rounds": state["rounds"] + 1}
+        learned = belief.add_observations(beliefs, evidence, self.model)
+        rounds = evidence.count_rounds(state["rounds"])
+        return {"precision": learned.precision, "shift": learned.shift, "rounds": rounds}

@@ -8,6 +8,7 @@ import numpy as np
 
 from slatewise import belief
 from slatewise.catalog import Catalog
+from slatewise.evidence import Evidence
 from slatewise.policies.protocol import (
     Booleans,
     Floats,
@@ -15,6 +16,7 @@ from slatewise.policies.protocol import (
     Slates,
     State,
     at_items,
+    check_no_retraction,
     check_not_negative,
     check_positive,
 )
@@ -55,6 +57,7 @@ class Dc2b:
     iterations: int | None = None
     temperature: float = 1.0
     one_at_a_time = False
+    additive = ()
 
     def __post_init__(self) -> None:
         check_prior(self.prior, self.prior_variance, self.vector_length)
@@ -92,11 +95,12 @@ class Dc2b:
         scaled: Floats = at_items(self.catalog.vectors, items).astype(np.float64) * self.vector_length
         return scaled
 
-    def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
-        """Equations (7) to (9)."""
+    def update(self, state: State, evidence: Evidence) -> State:
+        """Equations (7) to (9); a refusal counts as far as the item was looked at."""
+        check_no_retraction("dc2b", evidence)
         push = 2.0 * self.alpha if self.exposure_push is None else self.exposure_push
-        weights = (slates.items >= 0).astype(np.float64)
-        feedback = belief.Feedback(self._at(slates.items), clicks.astype(np.float64), np.zeros(weights.shape), weights)
+        weights = evidence.counted * np.where(evidence.liked, 1.0, evidence.examined)
+        feedback = belief.Feedback(self._at(evidence.items), evidence.value, np.zeros(weights.shape), weights)
         beliefs = belief.Beliefs(**state)
         return _state(belief.update(beliefs, feedback, exposure_push=push, iterations=self.iterations))
 

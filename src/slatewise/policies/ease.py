@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from slatewise.catalog import Catalog, CatalogError
+from slatewise.evidence import Evidence
 from slatewise.policies.protocol import Booleans, Floats, Slates, State, check_positive, sigmoid
 from slatewise.randomness import Streams
 from slatewise.slates import Available, top_k
@@ -21,6 +22,7 @@ class Ease:
     catalog: Catalog
     regularisation: float = 300.0
     one_at_a_time = False
+    additive = ("folded",)
 
     def __post_init__(self) -> None:
         if self.catalog.co_likes is None:
@@ -53,14 +55,15 @@ class Ease:
         unknown = np.full(choice.items.shape, np.nan)
         return Slates(choice.items, unknown, unknown, np.zeros(choice.items.shape))
 
-    def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
-        """Add the row of B of every clicked item."""
-        clicked = clicks & (slates.items >= 0)
+    def update(self, state: State, evidence: Evidence) -> State:
+        """Add the row of B of every liked item; what was not liked is not told apart from what was not shown."""
+        weight = evidence.weight * evidence.liked
         folded = state["folded"].copy()
-        for position in range(slates.items.shape[1]):
-            users = np.flatnonzero(clicked[:, position])
-            folded[users] += self.weights[slates.items[users, position]]
-        return {"folded": folded, "clicks": state["clicks"] + clicked.sum(axis=1)}
+        for position in range(weight.shape[1]):
+            users = np.flatnonzero(weight[:, position])
+            folded[users] += weight[users, position, None] * self.weights[evidence.items[users, position]]
+        clicks = state["clicks"] + np.sign(weight).astype(np.int64).sum(axis=1)
+        return {"folded": folded, "clicks": clicks}
 
 
 def _inverse_of_positive_definite(matrix: Floats) -> Floats:

@@ -8,6 +8,7 @@ import numpy as np
 from slatewise import belief
 from slatewise.catalog import Catalog
 from slatewise.compiled import compiled
+from slatewise.evidence import Evidence
 from slatewise.policies.dc2b import PRIORS, check_prior
 from slatewise.policies.protocol import (
     Booleans,
@@ -16,6 +17,7 @@ from slatewise.policies.protocol import (
     Slates,
     State,
     at_items,
+    check_no_retraction,
     sigmoid,
 )
 from slatewise.randomness import Streams
@@ -39,6 +41,7 @@ class EcBandit:
     vector_length: float = 1.25
     soft_negatives: bool = False
     one_at_a_time = True
+    additive = ()
 
     def __post_init__(self) -> None:
         check_prior(self.prior, self.prior_variance, self.vector_length)
@@ -85,17 +88,17 @@ class EcBandit:
         relevant, examined = (np.matmul(shown, belief.mean(one)[:, :, None]) for one in (relevance, examination))
         return sigmoid(relevant[:, :, 0]), sigmoid(examined[:, :, 0])
 
-    def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
-        """One variational step for each parameter, with the expected examination."""
+    def update(self, state: State, evidence: Evidence) -> State:
+        """One variational step for each parameter, with the examination that this policy expects itself."""
+        check_no_retraction("ec-bandit", evidence)
         relevance, examination = _beliefs(state)
-        shown = self._at(slates.items)
-        here = (slates.items >= 0).astype(np.float64)
+        shown, here = self._at(evidence.items), evidence.counted
         relevant, examined = self._probabilities(shown, relevance, examination)
         latent = examined * (1.0 - relevant) / np.maximum(1.0 - relevant * examined, 1e-12)
-        expected, offsets = np.where(clicks, 1.0, latent), np.zeros(here.shape)
+        expected, offsets = np.where(evidence.liked, 1.0, latent), np.zeros(here.shape)
         weight = expected * here if self.soft_negatives else here
         return _state(
-            belief.update(relevance, belief.Feedback(shown, clicks.astype(np.float64), offsets, weight)),
+            belief.update(relevance, belief.Feedback(shown, evidence.value, offsets, weight)),
             belief.update(examination, belief.Feedback(shown, expected, offsets, here)),
         )
 

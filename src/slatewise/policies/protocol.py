@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
+from slatewise.evidence import Evidence
 from slatewise.randomness import Streams
 from slatewise.slates import Available, as_table
 
@@ -22,6 +23,7 @@ __all__ = [
     "State",
     "as_table",
     "at_items",
+    "check_no_retraction",
     "check_not_negative",
     "check_positive",
     "check_share",
@@ -54,19 +56,21 @@ class Slates:
 
 
 class Policy(Protocol):
-    """A way to choose slates and to learn from clicks; it holds configuration and catalog, never users.
+    """A way to choose slates and to learn from reactions; it holds configuration and catalog, never users.
 
     Examples
     --------
     >>> import numpy as np
     >>> from slatewise import Catalog, make_policy
+    >>> from slatewise.evidence import Evidence
     >>> from slatewise.randomness import Streams, user_keys
     >>> policy = make_policy("dc2b-calibrated", Catalog.from_vectors(["tea", "coffee", "cocoa"], np.eye(3)))
     >>> state, everything = policy.start(n_users=2), np.ones((2, 3), dtype=bool)
     >>> slates = policy.select(state, everything, k=2, random=Streams(0, user_keys(["ann", "ben"]), step=0))
     >>> slates.items.shape
     (2, 2)
-    >>> state = policy.update(state, slates, clicks=np.array([[True, False], [False, False]]))
+    >>> evidence = Evidence.of_clicks(slates.items, clicks=np.array([[True, False], [False, False]]))
+    >>> state = policy.update(state, evidence)
     """
 
     @property
@@ -76,6 +80,14 @@ class Policy(Protocol):
     @property
     def one_at_a_time(self) -> bool:
         """Whether the user must react to each item before the next one is chosen."""
+
+    @property
+    def additive(self) -> tuple[str, ...]:
+        """The arrays of a state that are `start` plus a sum over evidence; empty if order matters.
+
+        Evidence in them can age, start + factor · (state − start), and be taken back by the same evidence with its
+        weight negated.
+        """
 
     def start(self, n_users: int) -> State:
         """Return the state of users never seen before."""
@@ -87,8 +99,8 @@ class Policy(Protocol):
         candidates by number, which costs nothing that grows with the catalog. Both ways choose the same items.
         """
 
-    def update(self, state: State, slates: Slates, clicks: Booleans) -> State:
-        """Learn from what was clicked (n_users, k); a position without an item teaches nothing."""
+    def update(self, state: State, evidence: Evidence) -> State:
+        """Learn from evidence (n_users, n); a place without an item or weight teaches nothing."""
 
 
 def check_positive(name: str, value: float) -> None:
@@ -107,6 +119,12 @@ def check_not_negative(name: str, value: float) -> None:
     """Refuse an option that must be 0 or a positive finite number."""
     if not 0.0 <= value < np.inf:
         raise ValueError(f"{name} is {value}; give 0 or a positive number")
+
+
+def check_no_retraction(name: str, evidence: Evidence) -> None:
+    """Refuse negative weights in a policy that cannot take evidence back."""
+    if (evidence.weight < 0.0).any():
+        raise ValueError(f"{name} cannot take evidence back; learn again from the start, without it")
 
 
 def at_items(table: NDArray[Any], items: Integers) -> NDArray[Any]:

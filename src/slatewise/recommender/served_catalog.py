@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog, CatalogError
+from slatewise.evidence import Evidence
 from slatewise.plugins import PluginError
-from slatewise.policies import POLICIES, Available, Policy, Slates, State, make_policy
+from slatewise.policies import POLICIES, Available, Policy, State, make_policy
 from slatewise.randomness import Streams, user_keys
 from slatewise.recommender.types import PolicyShare, RequestError
 from slatewise.store.protocol import ItemId
@@ -43,8 +44,7 @@ class ServedPolicy:
 
     def learn(self, state: State, items: Integers, clicks: NDArray[np.bool_]) -> State:
         """Return the state after a slate of these item numbers, −1 where the catalog no longer has the item."""
-        unused = np.zeros((1, len(items)))
-        return self.policy.update(state, Slates(items[None], unused, unused, unused), clicks[None])
+        return self.policy.update(state, Evidence.of_clicks(items[None], clicks[None]))
 
     def with_diversity(self, diversity: float | None) -> Policy:
         """Return the policy at another diversity; the same if None is given or it has no such option."""
@@ -71,7 +71,7 @@ class ServedCatalog:
             everything, state = Available.of(self.n_items), policy.start(1)
             for step in range(2):
                 slates = policy.select(state, everything, 1, Streams(0, user_keys([""]), step))
-                state = policy.update(state, slates, np.zeros((1, 1), dtype=np.bool_))
+                state = policy.update(state, Evidence.of_clicks(slates.items, np.zeros((1, 1), dtype=np.bool_)))
             self._policies.setdefault(name, ServedPolicy(name, policy, self._key(name, policy)))
         return self._policies[name]
 
