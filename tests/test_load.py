@@ -9,7 +9,8 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -116,32 +117,45 @@ def test_a_stall_is_seen_by_everyone_who_was_due_in_it() -> None:
     assert sum(latency > 0.1 for latency in hidden) < 0.25 * len(hidden)
 
 
-def run_probe(fake: Fake, stall: float = 0.0) -> Waits:
-    """Watch the health of a server that stalls for a part of the time."""
+class FakePool:
+    """A server in a time of its own: it needs a millisecond, or as long as its stall lasts, for a response."""
 
-    async def run() -> Waits:
-        async with pool_of(fake, 1) as pool:
-            now = asyncio.get_running_loop().time()
-            fake.stall = (now + 0.3, now + 0.3 + stall)
-            return await health_probe.watch(pool, "here", 1.0)
+    def __init__(self, stall: tuple[float, float] = (0.0, 0.0), status: int = 200, seconds: float = 0.001) -> None:
+        self.now, self.stall, self.status, self.seconds = 0.0, stall, status, seconds
 
-    return asyncio.run(run())
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    async def fetch(self, _: bytes) -> Response:
+        begin, end = self.stall
+        self.now = self.seconds + (end if begin <= self.now < end else self.now)
+        return Response(self.status, b"")
 
 
-def test_the_health_probe_sees_the_length_of_a_stall_and_all_who_would_have_waited() -> None:
+def run_probe(pool: FakePool, monkeypatch: pytest.MonkeyPatch) -> Waits:
+    """Watch the health of a server for a second of its time."""
+    monkeypatch.setattr(health_probe, "asyncio", SimpleNamespace(sleep=pool.sleep))
+    monkeypatch.setattr(health_probe, "time", SimpleNamespace(perf_counter=lambda: pool.now))
+    return asyncio.run(health_probe.watch(cast(Pool, pool), "here", 1.0))
+
+
+def test_the_health_probe_sees_the_length_of_a_stall_and_all_who_would_have_waited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The control is a server that does not stall."""
-    stalled, steady = run_probe(Fake(), stall=0.5), run_probe(Fake())
-    assert max(stalled.seconds) > 0.4
-    assert sum(wait > 0.1 for wait in stalled.seconds) > 0.25 * len(stalled.seconds)
+    stalled, steady = (run_probe(FakePool(stall), monkeypatch) for stall in ((0.3, 0.8), (0.0, 0.0)))
+    assert max(stalled.seconds) == pytest.approx(0.5, abs=0.01)
+    assert sum(wait > 0.1 for wait in stalled.seconds) == pytest.approx(80, abs=2)
+    assert max(steady.seconds) == pytest.approx(0.001)
     assert len(stalled.seconds) == len(steady.seconds) == 200
-    assert stalled.summary()["p50_ms"] > steady.summary()["p50_ms"]
-    assert run_probe(Fake(status=503)).failed > 0
+    assert run_probe(FakePool(status=503), monkeypatch).failed == 200
 
 
-def test_a_slow_server_does_not_pile_up_the_requests_of_the_health_probe() -> None:
+def test_a_slow_server_does_not_pile_up_the_requests_of_the_health_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: one connection at the same constant rate waits ever longer."""
-    probed, queued = run_probe(Fake(seconds=0.02)), run_open(Fake(seconds=0.02), connections=1)
-    assert max(probed.seconds) < max(queued.latencies)
+    probed = run_probe(FakePool(seconds=0.02), monkeypatch)
+    queued = run_open(Fake(seconds=0.02), connections=1)
+    assert max(probed.seconds) < 0.04 < max(queued.latencies)
 
 
 @pytest.mark.parametrize("piece", [1, 7, 50])

@@ -193,6 +193,10 @@ def test_expired_slates_come_oldest_first(store: Store) -> None:
     expected = [row for row in reversed(rows) if row.created_at < 98.0 and row.status == "open"]
     assert store.read(lambda t: t.expired(98.0, 100)) == expected
     assert store.read(lambda t: t.expired(98.0, 3)) == expected[:3]
+    assert store.read(lambda t: t.expired(98.0, 3, 2)) == expected[2:5]
+    assert store.read(lambda t: t.count_expired(98.0, 100)) == (len(expected), 91.0)
+    assert store.read(lambda t: t.count_expired(98.0, 3)) == (3, 91.0)
+    assert store.read(lambda t: t.count_expired(91.0, 100)) == (0, None)
 
 
 def test_forgetting_removes_one_user_and_all_of_them(store: Store) -> None:

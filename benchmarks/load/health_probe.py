@@ -7,6 +7,7 @@ does not pile requests up this way, so that the longest wait is the longest stal
 
 import asyncio
 import time
+from collections import deque
 from dataclasses import dataclass, field
 
 from benchmarks.load.connection import Pool, get
@@ -36,16 +37,15 @@ class Waits:
 
 async def watch(pool: Pool, host: str, seconds: float) -> Waits:
     """Ask for so long; return how long each moment had to wait."""
-    waits, due = Waits(), time.perf_counter()
-    end = due + seconds
-    while due < end:
-        while (early := due - time.perf_counter()) > 0:
+    waits, started = Waits(), time.perf_counter()
+    moments = deque(started + number * INTERVAL for number in range(round(seconds / INTERVAL)))
+    while moments:
+        while (early := moments[0] - time.perf_counter()) > 0:
             await asyncio.sleep(max(early, SHORTEST_SLEEP))
         waits.sent_late = max(waits.sent_late, -early)
         response = await pool.fetch(get(host, "/health/live"))
         waits.failed += not response.is_ok
         now = time.perf_counter()
-        while due <= now and due < end:
-            waits.seconds.append(now - due)
-            due += INTERVAL
+        while moments and moments[0] <= now:
+            waits.seconds.append(now - moments.popleft())
     return waits

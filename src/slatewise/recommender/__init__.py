@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,8 +11,9 @@ from slatewise.catalog import Catalog
 from slatewise.policies import Policy
 from slatewise.recommender import state_codec
 from slatewise.recommender.experiments import compare_policies
+from slatewise.recommender.expiry import PORTION, ExpiredSlates, Portion
 from slatewise.recommender.explain import user_view
-from slatewise.recommender.feedback import FeedbackEvent, close_expired_slate, record_feedback
+from slatewise.recommender.feedback import FeedbackEvent, record_feedback
 from slatewise.recommender.profile import ProfileCache, fold, load_profile, tally_by_slate
 from slatewise.recommender.recommend import (
     Draft,
@@ -444,7 +444,8 @@ class Recommender:
     def close_expired(self, limit: int = 1_000) -> int:
         """Close slates that waited for feedback longer than `reward_wait`; return how many.
 
-        A user whose log is damaged does not hold up the others.
+        They are closed a few at a time, so that others can write in between. One that cannot be closed, because its
+        row or its user's log is damaged, does not hold up the others; its error is raised at the end.
 
         Parameters
         ----------
@@ -458,12 +459,26 @@ class Recommender:
         >>> recommender.close_expired()
         0
         """
-        serving = self._serving
-        before = serving.clock() - self.reward_wait
-        expired = self.store.read(lambda transaction: transaction.expired(before, limit))
-        closing = [self.store.write(partial(_close_expired, serving, slate)) for slate in expired]
-        wait(closing)
-        return sum(future.result() for future in closing)
+        expired, portions = self.expired_slates(), list[Portion]()
+        while limit > 0:
+            portions.append(expired.close_portion(min(limit, PORTION)))
+            limit = limit - PORTION if portions[-1].found == PORTION else 0
+        for error in (error for portion in portions for error in portion.errors):
+            raise error
+        return sum(portion.closed for portion in portions)
+
+    def expired_slates(self) -> ExpiredSlates:
+        """Return what `close_expired` closes, for a service that does so in small portions.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]), reward_wait=-1.0)
+        >>> slate = recommender.recommend("ann")
+        >>> recommender.expired_slates().close_portion().closed
+        1
+        """
+        return ExpiredSlates(lambda: self._serving, self.reward_wait)
 
     def use_catalog(self, catalog: Catalog) -> None:
         """Serve from another catalog from now on; beliefs are rebuilt from the log when their users come back.
@@ -595,7 +610,3 @@ def _request(
         policy,
         replaces,
     )
-
-
-def _close_expired(serving: Serving, slate: Any, transaction: Transaction) -> bool:
-    return close_expired_slate(serving, transaction, slate)

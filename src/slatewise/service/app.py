@@ -18,7 +18,6 @@ from slatewise.service.routes import ROUTES
 from slatewise.service.settings import Settings
 from slatewise.service.state import ServiceState
 
-CLOSE_EXPIRED_EVERY = 60.0
 FOLLOW_RELOADS_EVERY = 1.0
 
 
@@ -39,26 +38,18 @@ def create_app(recommender: Recommender, settings: Settings, log: Log | None = N
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     """Run the background tasks while the service runs; at the end finish what was submitted and close the store."""
     state: ServiceState = app.state.service
-    tasks = [asyncio.create_task(_close_expired(state)), asyncio.create_task(_follow_reloads(state))]
+    tasks = [asyncio.create_task(_follow_reloads(state))]
+    state.sweeper.start()
     try:
         yield
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.to_thread(state.sweeper.stop)
         await asyncio.to_thread(state.close)
         await asyncio.to_thread(state.recommender.close)
         state.log.event("stopped")
-
-
-async def _close_expired(state: ServiceState) -> None:
-    """Close expired slates at the start and every minute; if the store fails, try again a minute later."""
-    while True:
-        try:
-            await state.close_expired()
-        except Exception as error:  # noqa: BLE001
-            state.log.failure("close_expired", error)
-        await asyncio.sleep(CLOSE_EXPIRED_EVERY)
 
 
 async def _follow_reloads(state: ServiceState) -> None:

@@ -93,6 +93,7 @@ class Gauges:
     policies: Iterable[PolicyResult]
     catalog: Mapping[str, float]
     rebuilt: int
+    expired: Mapping[str, float]
 
     def collect(self) -> Iterator[Metric]:
         """Yield the figures."""
@@ -102,6 +103,8 @@ class Gauges:
                 yield GaugeMetricFamily(f"slatewise_store_{name}", f"The store's figure {name}.", value=value)
         for name, value in self.catalog.items():
             yield GaugeMetricFamily(f"slatewise_catalog_{name}", f"The catalog's number of {name}.", value=value)
+        for name, value in self.expired.items():
+            yield GaugeMetricFamily(f"slatewise_expired_{name}", f"Expired slates not closed yet: {name}.", value=value)
         yield CounterMetricFamily(
             "slatewise_beliefs_rebuilt", "Beliefs rebuilt from the log of events.", value=self.rebuilt
         )

@@ -45,7 +45,8 @@ async def show_metrics(state: ServiceState, _: Request) -> Response:
         store, policies = {}, []
     catalog = state.recommender.catalog
     sizes = {"items": catalog.n_items, "categories": catalog.n_categories, "dimensions": catalog.dim}
-    text = await state.run(state.metrics.text, Gauges(store, policies, sizes, state.recommender.rebuilt))
+    gauges = Gauges(store, policies, sizes, state.recommender.rebuilt, state.sweeper.figures())
+    text = await state.run(state.metrics.text, gauges)
     return Response(text, headers=NO_STORE, media_type=CONTENT_TYPE_LATEST)
 
 

@@ -18,6 +18,7 @@ from slatewise.service.metrics import Metrics
 from slatewise.service.schemas import MAX_EVENTS, CatalogView
 from slatewise.service.search import ItemSearch
 from slatewise.service.settings import Settings
+from slatewise.service.sweeper import Sweeper
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -39,6 +40,7 @@ class ServiceState:
         salt = settings.log_salt.get_secret_value().encode() if settings.log_salt else None
         self.recommender, self.settings, self.log = recommender, settings, log or Log(salt)
         self.auth, self.metrics = _authorizer(settings), Metrics()
+        self.sweeper = Sweeper(recommender.expired_slates(), self.metrics, self.log)
         self.started = time.monotonic()
         self.catalog_sha256: str | None = None
         self.reload_marker: Path | None = None
@@ -106,11 +108,6 @@ class ServiceState:
         self.recommender.use_catalog(catalog)
         self.catalog_sha256 = sha256
         self.log.event("catalog reloaded", items=catalog.n_items, sha256=sha256)
-
-    async def close_expired(self) -> None:
-        """Close slates that have waited too long for feedback."""
-        while closed := await self.run(self.recommender.close_expired):
-            self.metrics.expired.inc(closed)
 
     def close(self) -> None:
         """Let the threads finish what they are doing; what is still queued is dropped."""

@@ -100,10 +100,15 @@ class MemoryTables:
         before = self.counts.get((user, policy), PolicyCounts())
         self.put(self.counts, (user, policy), PolicyCounts(*map(sum, zip(astuple(before), astuple(more), strict=True))))
 
-    def expired(self, before: float, limit: int) -> list[SlateRecord]:
-        """Return open slates created before a time, oldest first."""
+    def expired(self, before: float, limit: int, skip: int = 0) -> list[SlateRecord | None]:
+        """Return open slates created before a time, oldest first, without the first few."""
         old = (row for row in self.slates.values() if row.status == OPEN and row.created_at < before)
-        return sorted(old, key=lambda row: row.created_at)[:limit]
+        return list(sorted(old, key=lambda row: row.created_at)[skip : skip + limit])
+
+    def count_expired(self, before: float, limit: int) -> tuple[int, float | None]:
+        """Return how many open slates were created before a time, counted up to a limit, and when the oldest was."""
+        old = [row.created_at for row in self.slates.values() if row.status == OPEN and row.created_at < before]
+        return min(len(old), limit), min(old, default=None)
 
     def totals(self) -> list[PolicyTotals]:
         """Return sums over all users, one per policy, by name."""

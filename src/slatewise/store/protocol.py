@@ -189,8 +189,11 @@ class Transaction(Protocol):
     def count(self, user: str, policy: str, more: PolicyCounts) -> None:
         """Add to the counts of a user under a policy."""
 
-    def expired(self, before: float, limit: int) -> list[SlateRecord]:
-        """Return open slates created before a time, oldest first."""
+    def expired(self, before: float, limit: int, skip: int = 0) -> list[SlateRecord | None]:
+        """Return open slates created before a time, oldest first, without the first few; None for a damaged one."""
+
+    def count_expired(self, before: float, limit: int) -> tuple[int, float | None]:
+        """Return how many open slates were created before a time, counted up to a limit, and when the oldest was."""
 
     def totals(self) -> list[PolicyTotals]:
         """Return sums over all users, one per policy, by name."""

@@ -142,13 +142,19 @@ class SqlTransaction:
         """Add to the counts of a user under a policy."""
         self._write(statements.COUNT, (user, policy, more.slates, more.shown, more.clicks, more.variety))
 
-    def expired(self, before: float, limit: int) -> list[SlateRecord]:
-        """Return open slates created before a time, oldest first; a damaged one does not hold up the others."""
+    def expired(self, before: float, limit: int, skip: int = 0) -> list[SlateRecord | None]:
+        """Return open slates created before a time, oldest first, without the first few; None for a damaged one."""
         try:
-            rows = self._run(statements.EXPIRED, (before, limit, 0))
+            return [_slate_or_none(row) for row in self._run(statements.EXPIRED, (before, limit, skip))]
         except UnicodeDecodeError:
-            return [record for at in range(limit) for record in self._readable(statements.EXPIRED, (before, 1, at))]
-        return [record for record in map(_slate_or_none, rows) if record is not None]
+            if limit == 1:
+                return [None]
+        return [record for at in range(skip, skip + limit) for record in self.expired(before, 1, at)]
+
+    def count_expired(self, before: float, limit: int) -> tuple[int, float | None]:
+        """Return how many open slates were created before a time, counted up to a limit, and when the oldest was."""
+        ((count, oldest),) = self._run(statements.COUNT_EXPIRED, (before, limit))
+        return count, oldest
 
     def totals(self) -> list[PolicyTotals]:
         """Return sums over all users, one per policy, by name."""
@@ -205,12 +211,6 @@ class SqlTransaction:
         n_feedback = self._run(statements.N_FEEDBACK_OF, (user,))[0][0]
         is_damaged = bool(n_slates or n_feedback) or (bool(rows) and intact is None)
         return _LoadedUser(UserRecord(user, n_slates=n_slates, damaged=is_damaged), n_slates, n_feedback)
-
-    def _readable(self, sql: str, parameters: Values) -> list[SlateRecord]:
-        try:
-            return self._slates(sql, parameters)
-        except StoreDamagedError:
-            return []
 
     def _slates(self, sql: str, parameters: Values) -> list[SlateRecord]:
         try:

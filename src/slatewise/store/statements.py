@@ -14,6 +14,10 @@ FIND_BELIEF = "SELECT user_id, space, covers, belief, checksum FROM beliefs WHER
 FIND_SLATE = SLATE + " WHERE slate_id = ?"
 SLATES_OF = SLATE + " WHERE user_id = ? ORDER BY number"
 EXPIRED = SLATE + " WHERE status = 'open' AND created_at < ? ORDER BY created_at LIMIT ? OFFSET ?"
+COUNT_EXPIRED = (
+    "SELECT count(*), min(created_at) FROM (SELECT created_at FROM slates"
+    " WHERE status = 'open' AND created_at < ? ORDER BY created_at LIMIT ?) AS expired"
+)
 FIND_FEEDBACK = FEEDBACK + " WHERE event_id = ?"
 FEEDBACK_ON = FEEDBACK + " WHERE user_id = ? AND slate_id = ? ORDER BY arrival"
 FEEDBACK_OF = FEEDBACK + " WHERE user_id = ? ORDER BY arrival"
