@@ -59,9 +59,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 def _refuse_processes(event: str, arguments: tuple[object, ...]) -> None:
     """Fail a unit test that starts a process: mark it, so that `make unit` stays quick.
 
-    matplotlib, which cornac imports, may: it lists the machine's fonts once, when it is first imported there.
+    matplotlib, which cornac imports, may: it lists the machine's fonts once, when it is first imported there. And the
+    PostgreSQL of a whole session is stopped after its last test, whatever that one is.
     """
-    if event not in STARTING_A_PROCESS or "fc-list" in str(arguments):
+    if event not in STARTING_A_PROCESS or any(name in str(arguments) for name in ("fc-list", "pg_ctl")):
         return
     if _running and _running[-1].get_closest_marker("unit"):
         pytest.fail(f"{_running[-1].nodeid} starts a process; mark it with @pytest.mark.process")
