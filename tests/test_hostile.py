@@ -40,7 +40,7 @@ LARGEST_GROWTH = 50 << 20
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("hostile")
     small_catalog().save(directory / "catalog")
-    timeouts = {"SLATEWISE_HEADER_TIMEOUT": "1", "SLATEWISE_BODY_TIMEOUT": "1", "SLATEWISE_RATE": "0"}
+    timeouts = {"SLATEWISE_REQUEST_TIMEOUT": "1", "SLATEWISE_RATE": "0"}
     with Server(directory, ["--store", "sqlite:///slates.db"], timeouts) as running:
         yield running
 

@@ -1,13 +1,14 @@
 """Settings: flags before environment before file; mistakes are named in one sentence without secrets."""
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
 
 from slatewise.recommender.types import PolicyShare
 from slatewise.service.keys import new_key, write_keys
-from slatewise.service.server import check, dump_settings, make_recommender
+from slatewise.service.server import allow_files, check, dump_settings, make_recommender
 from slatewise.service.settings import BadSettingsError, Settings, is_loopback, load_settings
 from tests.support.serving import small_catalog
 
@@ -96,6 +97,7 @@ MISTAKES = {
     "out of range": ('catalog = "c"\nport = 70000', "the setting 'port' cannot be used"),
     "not a list": ('catalog = "c"\nallowed_hosts = 5', "the setting 'allowed_hosts' cannot be used"),
     "no catalog": ("port = 1", "no catalog is given; use --catalog DIR"),
+    "replaced": ('catalog = "c"\nbody_timeout = 1', "no longer needed: request_timeout limits the time of a whole request"),
     "removed": ('catalog = "c"\nchooser = true', "sets 'chooser', which is no longer needed: slates are now chosen in"),
     "unknown key of a policy": (
         'catalog = "c"\n[policies.main]\nshares = 1',
@@ -159,6 +161,19 @@ def test_beyond_loopback_only_with_an_active_key() -> None:
         check(settings)
     write_keys(settings.keys, [key, new_key("new", ["serve"])[1]])
     check(settings)
+
+
+def test_as_many_files_as_connections_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is raised, never lowered; where that is not allowed, the setting is refused."""
+    allowed: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: allowed.append(limits))
+    for now, most in ((1024, 4096), (1024, 2000), (50_000, 50_000), (1024, resource.RLIM_INFINITY)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limits=(now, most): limits)
+        allow_files(1000)
+    assert allowed == [(3348, 4096), (2000, 2000), (50_000, 50_000), (3348, resource.RLIM_INFINITY)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
+    with pytest.raises(BadSettingsError, match="1000 connections need 1300 open files, but this process may have 1024"):
+        allow_files(1000)
 
 
 def test_a_key_file_that_is_named_must_exist() -> None:

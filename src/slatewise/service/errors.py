@@ -50,6 +50,7 @@ INVALID = Kind(422, "invalid", "The request is invalid")
 RATE = Kind(429, "rate", "Too many requests")
 INTERNAL = Kind(500, "internal", "Internal error")
 DAMAGED_STORE = Kind(500, "damaged-store", "Stored data does not match its checksum")
+BUSY = Kind(503, "busy", "Too many connections")
 UNAVAILABLE = Kind(503, "unavailable", "The store is unreachable or too busy")
 FULL = Kind(507, "full", "The store is full")
 

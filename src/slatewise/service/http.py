@@ -1,6 +1,5 @@
 """HTTP without surprises: bodies within limits, strict JSON, JSON responses, and the endpoints made of these."""
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -20,13 +19,10 @@ from slatewise.service.errors import (
     ProblemError,
     invalid,
 )
-from slatewise.service.settings import Settings
 from slatewise.service.state import ServiceState
 
 Model = TypeVar("Model")
 
-MAX_DRAINED = 16 << 20
-CLOSE = {"connection": "close"}
 JSON = b"application/json"
 
 
@@ -55,7 +51,7 @@ class Endpoint:
             require_json(scope)
         arguments: list[Any] = []
         if self.body is not None:
-            arguments.append(validate(self.body, parse_json(await read_body(receive, state.settings))))
+            arguments.append(validate(self.body, parse_json(await read_body(receive, state.settings.largest_body))))
         if self.query is not None:
             arguments.append(validate(self.query, dict(request.query_params)))
         response = await self.handler(state, request, *arguments)
@@ -69,37 +65,25 @@ def require_json(scope: Scope) -> None:
         raise ProblemError(MEDIA_TYPE, "Send the header Content-Type: application/json.")
 
 
-async def read_body(receive: Receive, settings: Settings) -> bytes:
-    """Return the body, if it is small enough and arrives in time."""
-    try:
-        async with asyncio.timeout(settings.body_timeout):
-            return await _receive_all(receive, settings.largest_body)
-    except TimeoutError:
-        raise ProblemError(TIMEOUT, "The body did not arrive in time.", CLOSE) from None
-
-
-async def _receive_all(receive: Receive, largest: int) -> bytes:
-    """Read to the end; a body that is too large is drained, up to a bound, so that its sender sees the response."""
-    parts: list[bytes] = []
-    size, more = 0, True
-    while more and size <= MAX_DRAINED:
+async def read_body(receive: Receive, largest: int) -> bytearray:
+    """Return the body, if it is small enough; how long it may take is up to the protocol, which then hangs up."""
+    body, more = bytearray(), True
+    while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise ProblemError(MALFORMED, "The body ended too early.", CLOSE)
-        part = message.get("body", b"")
-        size, more = size + len(part), message.get("more_body", False)
-        if size <= largest:
-            parts.append(part)
-    if size > largest:
-        raise ProblemError(TOO_LARGE, f"A body may have at most {largest} bytes.", CLOSE)
-    return b"".join(parts)
+            raise ProblemError(TIMEOUT, "The body did not arrive.")
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > largest:
+            raise ProblemError(TOO_LARGE, f"A body may have at most {largest} bytes.")
+    return body
 
 
 class NotJsonError(ValueError):
     """Text that is not JSON in the strict sense."""
 
 
-def parse_json(body: bytes) -> Any:
+def parse_json(body: bytes | bytearray) -> Any:
     """Parse JSON: UTF-8 only, no NaN or Infinity, no name twice in an object."""
     try:
         return DECODER.decode(body.decode())

@@ -1,46 +1,61 @@
-"""Connections that cannot be held open for nothing: heads must be small and on time, responses must be read."""
+"""Connections that cannot be held for nothing: requests arrive in time, responses are read, places are limited."""
 
 import asyncio
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from slatewise.service.places import ARRIVAL, Arrival, Places
+
 MAX_HEAD = 32_768
+MAX_DRAINED = 16 << 20
 REJECTION = b"HTTP/1.1 %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol, which by itself waits forever for a head of any size and for clients that do not read.
+    """uvicorn's HTTP protocol, which by itself waits forever for requests, and for clients that do not read.
 
-    header_timeout: seconds in which a head must arrive; write_timeout: seconds for which a client may not read.
+    request_timeout: seconds in which a request must arrive, head and body; write_timeout: seconds for which a client
+    may not read; places: how many connections there may be, shared by all of them.
     """
 
-    header_timeout = 10.0
+    request_timeout = 10.0
     write_timeout = 30.0
+    places = Places(1000, 500)
+    transport: "LingeringTransport"
     in_head = False
     head_size = 0
-    head_timer: asyncio.TimerHandle | None = None
+    arrival = Arrival(is_whole=True)
+    is_extra = False
+    request_timer: asyncio.TimerHandle | None = None
     write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start waiting for the first request."""
+        """Take a place, and start waiting for the first request."""
         super().connection_made(transport)
-        self._start_head_timer()
+        self.transport = LingeringTransport(transport)
+        self.is_extra = self.places.enter(self, self.client[0] if self.client else "")
+        self._start_request_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all timers."""
-        self._stop_head_timer()
+        """Leave the place and stop all timers, uvicorn's too: it keeps the one of a connection that was reset."""
+        self.places.leave(self)
+        self._stop_request_timer()
         self._stop_write_timer()
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take data; a head that is still incomplete must not take too long, nor grow beyond bounds."""
+        """Take data; a request that is still incomplete must not take too long, nor its head grow beyond bounds."""
+        if self.transport.is_lingering:
+            self.transport.drain(len(data))
+            return
         super().data_received(data)
+        if (self.in_head or not self.arrival.is_whole) and self.request_timer is None:
+            self._start_request_timer()
         if self.in_head:
-            if self.head_timer is None:
-                self._start_head_timer()
             self.head_size += len(data)
             if self.head_size > MAX_HEAD:
-                self._reject(b"431 Request Header Fields Too Large")
+                self.hang_up(b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
         """A head begins."""
@@ -48,38 +63,115 @@ class GuardedProtocol(HttpToolsProtocol):
         self.in_head = True
 
     def on_headers_complete(self) -> None:
-        """The head is complete."""
-        self._stop_head_timer()
+        """The head is complete, and a body may follow."""
         self.in_head, self.head_size = False, 0
+        self.arrival = self.transport.arrival = Arrival(is_extra=self.is_extra)
+        self.scope[ARRIVAL] = self.arrival  # type: ignore[literal-required]
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The request is complete: from now on the client waits for the service."""
+        super().on_message_complete()
+        self.arrival.is_whole = True
+        self._stop_request_timer()
+        self.places.serve(self)
+
+    def on_response_complete(self) -> None:
+        """From now on the service waits for the client, unless it has sent the next request already."""
+        super().on_response_complete()
+        if self.cycle.response_complete or not self.arrival.is_whole:
+            self.places.wait(self)
+        if self.transport.is_lingering:
+            self.flow.resume_reading()
 
     def pause_writing(self) -> None:
         """The client does not read: give it some time."""
         super().pause_writing()
-        self.write_timer = self.loop.call_later(self.write_timeout, self.transport.abort)
+        self.places.wait(self)
+        self._start_write_timer()
 
     def resume_writing(self) -> None:
         """The client reads again."""
         self._stop_write_timer()
+        if not self.cycle.response_complete:
+            self.places.serve(self)
         super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection that has been idle for long, read or not."""
+        self.transport.abort()
+
+    def hang_up(self, status: bytes) -> None:
+        """Close the connection, and say why if that cannot be mistaken for the response to an earlier request."""
+        self.places.leave(self)
+        if self._is_silent() and not self.transport.is_closing():
+            self.transport.write(REJECTION % status)
+        self.transport.close_now()
+        self._start_write_timer()
+
+    def _is_silent(self) -> bool:
+        """Whether a request is expected or arriving, and no response is due or on its way."""
+        if self.arrival.is_whole:
+            return self.cycle is None or (self.in_head and self.cycle.response_complete)
+        return not (self.cycle.response_started or self.pipeline)
+
+    def _start_request_timer(self) -> None:
+        self.request_timer = self.loop.call_later(self.request_timeout, self.hang_up, b"408 Request Timeout")
+
+    def _stop_request_timer(self) -> None:
+        if self.request_timer is not None:
+            self.request_timer.cancel()
+            self.request_timer = None
+
+    def _start_write_timer(self) -> None:
+        if self.write_timer is None:
+            self.write_timer = self.loop.call_later(self.write_timeout, self.transport.abort)
 
     def _stop_write_timer(self) -> None:
         if self.write_timer is not None:
             self.write_timer.cancel()
             self.write_timer = None
 
-    def _start_head_timer(self) -> None:
-        self.head_timer = self.loop.call_later(self.header_timeout, self._reject, b"408 Request Timeout")
 
-    def _stop_head_timer(self) -> None:
-        if self.head_timer is not None:
-            self.head_timer.cancel()
-            self.head_timer = None
+class LingeringTransport(asyncio.Transport):
+    """Ends a response, but not the connection while the request is still arriving: its sender might never see it.
 
-    def _reject(self, status: bytes) -> None:
-        """Respond and hang up, unless an earlier request on this connection is still being served."""
-        if self.transport.is_closing():
-            return
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.write(REJECTION % status)
+    A connection that is closed with unread data is reset, and a reset may overtake the response. So only the writing
+    half is closed, and what still arrives is discarded, until the request's time is up.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        self.arrival = Arrival(is_whole=True)
+        self.is_lingering = False
+        self.drained = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write part of a response."""
+        self.transport.write(data)
+
+    def close(self) -> None:
+        """Close the connection once the request has arrived."""
+        if self.arrival.is_whole or self.is_lingering:
+            self.transport.close()
+        elif not self.transport.is_closing():
+            self.is_lingering = True
+            self.transport.write_eof()
+
+    def drain(self, size: int) -> None:
+        """Discard what arrives; too much of it is not worth reading."""
+        self.drained += size
+        if self.drained > MAX_DRAINED:
+            self.transport.abort()
+
+    def close_now(self) -> None:
+        """Close the connection once what was written is sent."""
         self.transport.close()
+
+    def abort(self) -> None:
+        """Close the connection, whatever is still to be sent."""
+        self.transport.abort()
+
+    def is_closing(self) -> bool:
+        """Whether nothing can be written any more."""
+        return self.is_lingering or self.transport.is_closing()

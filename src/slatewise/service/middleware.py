@@ -8,8 +8,9 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from slatewise.service.errors import HOST, INTERNAL, MALFORMED, MEDIA_TYPE, ProblemError, problem_of
+from slatewise.service.errors import BUSY, HOST, INTERNAL, MALFORMED, MEDIA_TYPE, RETRY, ProblemError, problem_of
 from slatewise.service.logs import RECORD, RequestRecord
+from slatewise.service.places import ARRIVAL, Arrival
 from slatewise.service.settings import Settings
 from slatewise.service.state import ServiceState
 
@@ -24,6 +25,9 @@ HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 ]
+CLOSE = (b"connection", b"close")
+"""Sent along by whoever answers a request without having waited for all of it, or has no place for another one."""
+WHOLE = Arrival(is_whole=True)
 METHODS = {"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"}
 ENCODED_PATHS = b"/v1/users/"
 """Below this, paths stay percent-encoded until the handler decodes its part: user ids may contain slashes."""
@@ -46,11 +50,14 @@ class RequestMiddleware:
             await self.app(scope, receive, send)
             return
         record = scope[RECORD] = RequestRecord(f"{PROCESS}-{next(NUMBERS):x}", time.perf_counter())
+        arrival = scope.setdefault(ARRIVAL, WHOLE)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", record.request_id.encode()), *HEADERS]
+                if arrival.is_extra or not arrival.is_whole:
+                    message["headers"].append(CLOSE)
             await send(message)
 
         try:
@@ -92,9 +99,13 @@ class HeadCheck:
         self.any_address = not settings.on_loopback
 
     def problem(self, scope: Scope) -> ProblemError | None:
-        """Return what is wrong with the head of a request, if anything."""
+        """Return what is wrong with the head of a request, if anything; health can be asked for in any case."""
+        if scope["path"].startswith("/health/"):
+            return None
+        if scope[ARRIVAL].is_extra:
+            return ProblemError(BUSY, "Nothing was recorded; try again.", RETRY)
         hosts = [value for name, value in scope["headers"] if name == b"host"]
-        if not scope["path"].startswith("/health/") and not (len(hosts) == 1 and self.knows(hosts[0])):
+        if not (len(hosts) == 1 and self.knows(hosts[0])):
             return ProblemError(HOST, "Add this host to the setting allowed_hosts, or use the service's address.")
         if any(name == b"content-encoding" and value != b"identity" for name, value in scope["headers"]):
             return ProblemError(MEDIA_TYPE, "Send the body without Content-Encoding.")

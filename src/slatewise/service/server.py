@@ -5,6 +5,7 @@ import gc
 import json
 import logging
 import os
+import resource
 import secrets
 import shutil
 import signal
@@ -27,11 +28,15 @@ from slatewise.service.http_protocol import GuardedProtocol
 from slatewise.service.keys import KeyRing
 from slatewise.service.logs import JsonHandler
 from slatewise.service.metrics import SHARED_DIRECTORY
+from slatewise.service.places import Places
 from slatewise.service.settings import BadSettingsError, Settings
 from slatewise.service.state import ServiceState
 
 KEEP_ALIVE = 65
 """Seconds for which an idle connection is kept: longer than reverse proxies do, so that they hang up first."""
+BACKLOG = 2048
+OTHER_FILES = 300
+"""How many files and connections of its own a server may have open, next to those of its clients."""
 WORKER_SETTINGS = "SLATEWISE_WORKER_SETTINGS"
 
 
@@ -51,6 +56,19 @@ def check(settings: Settings) -> None:
             f"listening on {settings.host} lets others in, but there is no active API key; create one with "
             f"`slatewise keys add NAME --scope serve --keys {settings.keys}`, or listen on 127.0.0.1"
         )
+
+
+def allow_files(connections: int) -> None:
+    """Let this process open as many files as its connections need; those that wait to be accepted come on top."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed, unlimited = connections + OTHER_FILES, most == resource.RLIM_INFINITY
+    if not unlimited and most < needed:
+        raise BadSettingsError(
+            f"{connections} connections need {needed} open files, but this process may have {most}; "
+            "raise the limit (ulimit -n, or LimitNOFILE in systemd), or lower the setting connections"
+        )
+    wanted = max(now, needed + BACKLOG)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if unlimited else min(wanted, most), most))
 
 
 def make_recommender(settings: Settings) -> Recommender:
@@ -73,7 +91,8 @@ def make_app(settings: Settings, recommender: Recommender) -> Starlette:
     if SHARED_DIRECTORY in os.environ:
         state.reload_marker = Path(os.environ[SHARED_DIRECTORY]) / "catalog-reloaded"
     logging.basicConfig(handlers=[JsonHandler(state.log)], level=logging.WARNING, force=True)
-    GuardedProtocol.header_timeout = settings.header_timeout
+    GuardedProtocol.request_timeout = settings.request_timeout
+    GuardedProtocol.places = Places(settings.connections, settings.connections_per_address)
     return app
 
 
@@ -82,7 +101,7 @@ def listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     where = f"port {settings.port} on {settings.host}"
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except socket.gaierror:
         raise BadSettingsError(f"{settings.host} is not an address of this machine; check --host") from None
     except OSError as error:
@@ -100,13 +119,13 @@ def address_of(settings: Settings, port: int) -> str:
 def _uvicorn_options(settings: Settings) -> dict[str, Any]:
     return {
         "http": GuardedProtocol,
+        "backlog": BACKLOG,
         "ws": "none",
         "lifespan": "on",
         "log_config": None,
         "access_log": False,
         "server_header": False,
         "proxy_headers": False,
-        "limit_concurrency": settings.connections,
         "timeout_keep_alive": KEEP_ALIVE,
         "timeout_graceful_shutdown": settings.shutdown_timeout,
     }
@@ -114,6 +133,7 @@ def _uvicorn_options(settings: Settings) -> dict[str, Any]:
 
 def run_server(settings: Settings, listener: socket.socket, recommender: Recommender) -> None:
     """Serve from this process until told to stop; then finish pending requests, commit, and exit."""
+    allow_files(settings.connections)
     app = make_app(settings, recommender)
     app.state.service.log.event("serving", at=address_of(settings, listener.getsockname()[1]))
     signal.signal(signal.SIGTERM, _exit)
@@ -129,6 +149,7 @@ def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 def run_workers(settings: Settings) -> None:
     """Serve from several processes behind one port, which share the store, counters, and reloads of the catalog."""
+    allow_files(settings.connections)
     shared = tempfile.mkdtemp(prefix="slatewise-")
     os.environ[SHARED_DIRECTORY] = shared
     os.environ[WORKER_SETTINGS] = dump_settings(settings)

@@ -19,7 +19,11 @@ from slatewise.recommender.types import PolicyShare
 
 CONFIG_FILE = Path("slatewise.toml")
 KEYS_FILE = Path("keys.json")
-REMOVED = {"chooser": "slates are now chosen in threads of the server's own process"}
+REMOVED = {
+    "chooser": "slates are now chosen in threads of the server's own process",
+    "header_timeout": "request_timeout limits the time of a whole request",
+    "body_timeout": "request_timeout limits the time of a whole request",
+}
 """Settings of earlier versions, and why they are no longer needed."""
 
 
@@ -62,9 +66,11 @@ class Settings(BaseSettings):
     rate: float = Field(default=1000.0, ge=0, description="Requests and events per second and key; 0 sets no limit.")
     burst: int = Field(default=2000, ge=100, description="How many may come at once before the rate applies.")
     largest_body: int = Field(default=262_144, ge=1024, le=16_777_216, description="Bytes of a request body.")
-    header_timeout: float = Field(default=10.0, gt=0, description="Seconds in which the head of a request must arrive.")
-    body_timeout: float = Field(default=10.0, gt=0, description="Seconds in which the body of a request must arrive.")
-    connections: int = Field(default=1000, ge=1, description="Connections at once; more are rejected with 503.")
+    request_timeout: float = Field(
+        default=10.0, gt=0, description="Seconds in which a request must arrive, with its body."
+    )
+    connections: int = Field(default=1000, ge=1, description="Connections at once, in each worker.")
+    connections_per_address: int = Field(default=500, ge=1, description="Connections at once from one address.")
     shutdown_timeout: int = Field(
         default=20, ge=1, description="Seconds that pending requests get when the server stops."
     )
