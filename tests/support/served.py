@@ -23,7 +23,7 @@ from slatewise.catalog import Catalog
 from slatewise.recommender import Recommender
 from slatewise.service.server import listen, run_server
 from slatewise.service.settings import load_settings
-from slatewise.store import Store, open_store, sqlite, sqlite_writer
+from slatewise.store import Store, open_store, sqlite, sqlite_checkpoints, sqlite_writer
 from slatewise.store.sqlite import SqliteStore
 from tests.support.broken import Careless, Forgetful, HastyWriter, Shrugging
 
@@ -63,14 +63,14 @@ def dying_in_a_checkpoint(store: Store) -> Store:
     assert isinstance(store, SqliteStore)
     trap = store.path.with_name("trap")
     sqlite_writer.CHECKPOINT_PAGES = 40
-    checkpoint = sqlite_writer.Checkpoints._checkpoint
+    checkpoint = sqlite_checkpoints.Checkpoints._checkpoint
 
-    def die_soon(self: sqlite_writer.Checkpoints) -> bool:
+    def die_soon(self: sqlite_checkpoints.Checkpoints) -> bool:
         if trap.exists():
             threading.Timer(random.uniform(0.0, 0.004), partial(os.kill, os.getpid(), signal.SIGKILL)).start()
         return checkpoint(self)
 
-    sqlite_writer.Checkpoints._checkpoint = die_soon  # type: ignore[method-assign]
+    sqlite_checkpoints.Checkpoints._checkpoint = die_soon  # type: ignore[method-assign]
     return store
 
 

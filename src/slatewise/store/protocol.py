@@ -40,7 +40,10 @@ class StoreUnavailableError(StoreError):
 
 
 class StoreUncertainError(StoreUnavailableError):
-    """The connection was lost during COMMIT: the write may or may not be durable; resending the event is safe."""
+    """The connection was lost or the disk failed during COMMIT: the write may or may not be durable.
+
+    Resending an event is safe.
+    """
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """The SQLite store: one file, one process; every commit reaches the disk before it is acknowledged."""
 
-import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -14,8 +13,10 @@ import apsw
 
 from slatewise.store.protocol import Result, StoreUnavailableError, Transaction
 from slatewise.store.sql import SqlTransaction
-from slatewise.store.sqlite_connection import check_location, connect_reader, connect_writer, execute, lock_file
-from slatewise.store.sqlite_writer import Checkpoints, SqliteWriter
+from slatewise.store.sqlite_checkpoints import Checkpoints
+from slatewise.store.sqlite_connection import connect_reader, connect_writer, execute
+from slatewise.store.sqlite_files import OwnedFiles, beside, check_location
+from slatewise.store.sqlite_writer import SqliteWriter
 
 MAX_IDLE_READERS = 8
 
@@ -23,10 +24,10 @@ MAX_IDLE_READERS = 8
 class SqliteStore:
     """WAL, synchronous = FULL, one writer thread with group commit; readers on snapshots do not wait for it."""
 
-    def __init__(self, path: Path, writer: SqliteWriter | None, lock: int | None) -> None:
+    def __init__(self, path: Path, writer: SqliteWriter | None = None, files: OwnedFiles | None = None) -> None:
         self.path = path
         self._writer = writer
-        self._lock = lock
+        self._files = files
         self._readers: list[apsw.Connection] = []
         self._readers_lock = threading.Lock()
         self._is_closed = False
@@ -36,16 +37,16 @@ class SqliteStore:
         """Open a store, created if needed; read_only works next to the process that owns it."""
         if not name:
             raise ValueError("sqlite:/// names no file; give sqlite:///slates.db")
-        path = Path(name).absolute()
+        path = Path(name).resolve()
         check_location(path)
         if read_only:
             connect_reader(path).close()
-            return cls(path, None, None)
-        lock = lock_file(path)
+            return cls(path)
+        files = OwnedFiles(path)
         try:
-            return cls(path, SqliteWriter(connect_writer(path), Checkpoints(connect_writer(path))), lock)
+            return cls(path, _start_writer(files), files)
         except BaseException:
-            os.close(lock)
+            files.release()
             raise
 
     def write(self, job: Callable[[Transaction], Result]) -> Future[Result]:
@@ -75,9 +76,14 @@ class SqliteStore:
         return [] if lines == ["ok"] else lines
 
     def health(self) -> dict[str, float | str]:
-        """Return sizes in bytes, the number of queued writes, and how far checkpoints lag behind."""
+        """Return sizes in bytes, the number of queued writes, and how far checkpoints lag behind.
+
+        Fail if the store cannot be read, or if its files were removed, replaced or linked.
+        """
+        if self._files is not None and not self._is_closed:
+            self._files.check()
         self._read(lambda transaction: transaction.feedback(""))
-        wal = self.path.with_name(f"{self.path.name}-wal")
+        wal = beside(self.path, "-wal")
         return {
             "kind": "sqlite",
             "bytes": self.path.stat().st_size,
@@ -101,8 +107,8 @@ class SqliteStore:
             with suppress(apsw.Error):
                 self._writer.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             self._writer.connection.close()
-        if self._lock is not None:
-            os.close(self._lock)
+        if self._files is not None:
+            self._files.release()
 
     def _read(self, job: Callable[[SqlTransaction], Result]) -> Result:
         connection = self._take_reader()
@@ -129,6 +135,21 @@ class SqliteStore:
                 self._readers.append(connection)
                 return
         connection.close()
+
+
+def _start_writer(files: OwnedFiles) -> SqliteWriter:
+    """Connect to the files of a store, one connection to write and one for checkpoints, and start their threads.
+
+    The empty transaction makes SQLite open the WAL, if it has not yet.
+    """
+    connection = connect_writer(files.path)
+    try:
+        execute(connection, "BEGIN IMMEDIATE; ROLLBACK")
+        files.remember()
+        return SqliteWriter(connection, Checkpoints(connect_writer(files.path)), files)
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _vacuum(connection: apsw.Connection) -> None:

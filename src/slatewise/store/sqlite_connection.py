@@ -1,8 +1,6 @@
-"""The file of a SQLite store: who owns it, whether it is ours, how it is opened, and what its errors mean."""
+"""Connections to a SQLite store: whether the file is ours, how it is opened, and what the errors of SQLite mean."""
 
 import errno
-import fcntl
-import os
 from pathlib import Path
 
 import apsw
@@ -13,66 +11,16 @@ from slatewise.store.rows import RESTORE, Values
 
 APPLICATION_ID = 0x736C6174
 """The bytes "slat" in the header of the file."""
-FIRST_SAFE_LIBRARY = (3, 51, 3)
-"""Older SQLite libraries can corrupt a WAL that two connections reset at once."""
-NETWORK_FILESYSTEMS = {"9p", "afs", "ceph", "cifs", "fuse.glusterfs", "fuse.sshfs", "lustre", "ncpfs", "nfs", "nfs4"}
-NETWORK_FILESYSTEMS |= {"smb3", "smbfs"}
 MAX_ROW_BYTES = 64 << 20
-BUSY_MILLISECONDS = 5000
+BUSY_MILLISECONDS = 2000
+"""How long to wait for another program that has locked the store."""
 KEPT_WAL_BYTES = 16 << 20
 CACHE_BYTES = 32 << 20
 """Page cache of a writer; with SQLite's own 2 MB it reads the same pages again and again."""
 
 
-def lock_file(path: Path) -> int:
-    """Lock a store for this process, until the returned descriptor is closed or the process dies."""
-    lock = path.with_name(f"{path.name}.lock")
-    try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StoreUnavailableError(f"{lock} cannot be opened: {error.strerror}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        owner = os.read(descriptor, 20).decode(errors="replace").strip() or "unknown"
-        os.close(descriptor)
-        raise StoreUnavailableError(
-            f"{path} belongs to process {owner}; stop it first, or use postgresql:// for several processes"
-        ) from error
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, str(os.getpid()).encode())
-    return descriptor
-
-
-def check_location(path: Path) -> None:
-    """Refuse a place where a store would not be safe."""
-    library = tuple(map(int, apsw.sqlite_lib_version().split(".")))
-    if library < FIRST_SAFE_LIBRARY:
-        raise StoreError(f"SQLite {apsw.sqlite_lib_version()} can damage a store; install apsw 3.51.3 or newer")
-    if not path.parent.is_dir():
-        raise StoreUnavailableError(f"the directory {path.parent} of the store does not exist; create it first")
-    kind = filesystem_of(path, _mounts())
-    if kind in NETWORK_FILESYSTEMS:
-        raise StoreError(f"{path} is on a network file system ({kind}), where SQLite is not safe; use postgresql://")
-
-
-def filesystem_of(path: Path, mounts: str) -> str:
-    """Return the type of file system that a path is on, from a table like /proc/mounts; "" if it is not listed."""
-    kinds = {}
-    for line in mounts.splitlines():
-        where, kind = line.split(" ")[1:3]
-        kinds[Path(where.encode().decode("unicode_escape"))] = kind
-    resolved = path.resolve()
-    holding = [place for place in kinds if resolved.is_relative_to(place)]
-    return kinds[max(holding, key=lambda place: len(place.parts))] if holding else ""
-
-
 def connect_writer(path: Path) -> apsw.Connection:
-    """Open a store for writing: create it if there is none, refuse a foreign file, migrate an old store."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        raise StoreUnavailableError(f"{path} cannot be opened: {error.strerror}") from error
+    """Open a store for writing: fill an empty file, refuse a foreign one, migrate an old store."""
     connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
     try:
         version = _version(connection, path)
@@ -147,8 +95,3 @@ def _version(connection: apsw.Connection, path: Path) -> int:
         raise StoreError(f"{path} is a SQLite database of another program; give the store its own file")
     version: int = execute(connection, "PRAGMA user_version")[0][0]
     return version
-
-
-def _mounts() -> str:
-    table = Path("/proc/mounts")
-    return table.read_text(encoding="utf-8") if table.exists() else ""

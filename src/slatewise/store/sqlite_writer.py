@@ -1,7 +1,7 @@
 """The one thread that writes to a SQLite store: whatever is queued is committed together, then acknowledged."""
 
+import os
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -11,20 +11,18 @@ from typing import Any
 
 import apsw
 
-from slatewise.store.protocol import Result, StoreError, StoreUnavailableError, Transaction
+from slatewise.store.migrations import MIGRATIONS
+from slatewise.store.protocol import Result, StoreError, StoreUnavailableError, StoreUncertainError, Transaction
 from slatewise.store.rows import Values
 from slatewise.store.sql import SqlTransaction
-from slatewise.store.sqlite_connection import BUSY_MILLISECONDS, store_error
+from slatewise.store.sqlite_checkpoints import Checkpoints
+from slatewise.store.sqlite_connection import store_error
+from slatewise.store.sqlite_files import OwnedFiles
 
 MAX_BATCH = 256
 MAX_QUEUE = 10_000
 CHECKPOINT_PAGES = 2_000
 """Pages in the WAL from which on they are copied into the database."""
-RESTART_PAGES = 16_000
-"""Pages in the WAL from which on the writer waits a moment for readers, so that the WAL can start over."""
-RESTART_MILLISECONDS = 50
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
-"""Seconds between attempts that a long reader keeps from finishing; they double up to the longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +53,15 @@ class Outcome:
 class SqliteWriter:
     """Runs jobs in batches, one transaction per batch; a job that fails undoes only itself."""
 
-    def __init__(self, connection: apsw.Connection, checkpoints: "Checkpoints") -> None:
+    def __init__(self, connection: apsw.Connection, checkpoints: Checkpoints, files: OwnedFiles) -> None:
         self.connection = connection
         self.checkpoints = checkpoints
+        self._files = files
+        self._is_in_place = True
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._submit_lock = threading.Lock()
         self._is_closed = False
         self._wal_pages = 0
-        self._next_restart, self._restart_pause = 0.0, FIRST_PAUSE
         connection.set_wal_hook(self._note_wal_pages)
         self._thread = threading.Thread(target=self._serve, name="slatewise-writer", daemon=True)
         self._thread.start()
@@ -107,7 +106,8 @@ class SqliteWriter:
             outcomes += [self._maintain(job) for job in jobs if job.is_maintenance]
             for outcome in outcomes:
                 outcome.deliver()
-            self._shorten_wal()
+            if self._wal_pages >= CHECKPOINT_PAGES:
+                self.checkpoints.shorten_wal(self.connection, self._wal_pages)
 
     def _next_batch(self) -> tuple[list[Job], bool]:
         """Wait for a job and take those queued behind it; also return whether more may come."""
@@ -126,13 +126,57 @@ class SqliteWriter:
         if not jobs:
             return []
         try:
-            self._execute("BEGIN IMMEDIATE")
+            self._begin()
+        except StoreError as error:
+            self._roll_back()
+            return [Outcome(job, error=error) for job in jobs]
+        try:
             outcomes = [self._attempt(job) for job in jobs]
-            self._execute("COMMIT")
+            self._finish()
+        except StoreUncertainError as error:
+            return [Outcome(job, error=error) for job in jobs]
         except BaseException as error:  # noqa: BLE001
             self._roll_back()
             return [Outcome(jobs[0], error=error)] if len(jobs) == 1 else [self._commit([job])[0] for job in jobs]
         return outcomes
+
+    def _begin(self) -> None:
+        if not self._is_in_place:
+            self._files.check()
+        self._execute("BEGIN IMMEDIATE")
+
+    def _finish(self) -> None:
+        """Commit; fail if the files are no longer in place, so that nothing is acknowledged that would be lost."""
+        try:
+            self._execute("COMMIT")
+        except StoreError as error:
+            self._roll_back()
+            if isinstance(error.__cause__, apsw.IOError):
+                self._erase_failed_commit(error)
+            raise
+        self._is_in_place = self._are_files_in_place()
+        if not self._is_in_place:
+            raise StoreUncertainError(
+                f"{self._files.path} was removed or replaced during COMMIT; the write may be lost"
+            )
+
+    def _are_files_in_place(self) -> bool:
+        """Return whether the database and its WAL are still the files that were opened."""
+        try:
+            return all(os.path.samestat(file.stat(), opened) for file, opened in self._files.written)
+        except OSError:
+            return False
+
+    def _erase_failed_commit(self, failure: StoreError) -> None:
+        """Overwrite what a failed COMMIT left in the WAL, where the next start would find it and take it for valid.
+
+        SQLite writes the next transaction to the same place, so an empty one is enough: one that sets the version of
+        the tables to what it is.
+        """
+        try:
+            self._execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        except StoreError as error:
+            raise StoreUncertainError(f"{failure}; it happened during COMMIT, so the write may be recorded") from error
 
     def _attempt(self, job: Job) -> Outcome:
         """Run a job within the transaction; one that fails before it has written anything harms no other."""
@@ -164,73 +208,6 @@ class SqliteWriter:
         except (apsw.Error, UnicodeEncodeError) as error:
             raise store_error(error, self.connection.filename, self.connection.system_errno) from error
 
-    def _shorten_wal(self) -> None:
-        """Have a long WAL copied; one that keeps growing is started over, unless a long reader prevents it."""
-        if self._wal_pages >= CHECKPOINT_PAGES:
-            self.checkpoints.request()
-        if self._wal_pages >= RESTART_PAGES and time.monotonic() >= self._next_restart:
-            if self._restart_wal():
-                self._restart_pause = FIRST_PAUSE
-            else:
-                self._next_restart = time.monotonic() + self._restart_pause
-                self._restart_pause = min(2.0 * self._restart_pause, LONGEST_PAUSE)
-
-    def _restart_wal(self) -> bool:
-        self.connection.set_busy_timeout(RESTART_MILLISECONDS)
-        try:
-            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
-        except apsw.Error:
-            return False
-        finally:
-            self.connection.set_busy_timeout(BUSY_MILLISECONDS)
-        return True
-
     def _note_wal_pages(self, _connection: apsw.Connection, _database: str, n_pages: int) -> int:
         self._wal_pages = n_pages
         return apsw.SQLITE_OK
-
-
-class Checkpoints:
-    """A thread that copies a long WAL into the database on a connection of its own; it never makes the writer wait.
-
-    Passive checkpoints skip what a reader still needs. If one could not finish, the next waits a little longer.
-    """
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self.lag_pages = 0
-        """Pages that the last checkpoint had to leave in the WAL."""
-        self._connection = connection
-        self._requested = threading.Event()
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="slatewise-checkpoints", daemon=True)
-        self._thread.start()
-
-    def request(self) -> None:
-        """Ask for a checkpoint soon."""
-        self._requested.set()
-
-    def close(self) -> None:
-        """Finish the checkpoint that is running, then stop."""
-        self._closing.set()
-        self._requested.set()
-        self._thread.join()
-        self._connection.close()
-
-    def _serve(self) -> None:
-        pause = FIRST_PAUSE
-        while not self._closing.is_set():
-            self._requested.wait()
-            self._requested.clear()
-            if self._closing.is_set():
-                return
-            is_complete = self._checkpoint()
-            pause = FIRST_PAUSE if is_complete else min(2.0 * pause, LONGEST_PAUSE)
-            self._closing.wait(FIRST_PAUSE if is_complete else pause)
-
-    def _checkpoint(self) -> bool:
-        try:
-            pages, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except apsw.Error:
-            return False
-        self.lag_pages = max(pages - copied, 0)
-        return self.lag_pages == 0
