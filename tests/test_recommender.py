@@ -239,7 +239,7 @@ def test_feedback_that_makes_no_sense_is_refused(recommender: Recommender) -> No
             recommender.feedback(slate.slate_id, wrong)
     with pytest.raises(RequestError):
         recommender.feedback(slate.slate_id, ids(slate)[:1], retracted=ids(slate)[:1])
-    assert recommender.export("ann")["answers"] == []
+    assert recommender.export("ann")["feedback"] == []
 
 
 def test_numpy_ids_are_ids(recommender: Recommender) -> None:
@@ -264,7 +264,7 @@ def test_forget_leaves_nothing(recommender: Recommender) -> None:
     slate = recommender.recommend("ann")
     recommender.recommend("ben")
     recommender.feedback(slate.slate_id, ids(slate)[:1])
-    assert recommender.export("ann")["answers"]
+    assert recommender.export("ann")["feedback"]
     assert recommender.forget("ann")
     assert not recommender.forget("ann")
     assert list(recommender.store.users()) == ["ben"]

@@ -79,7 +79,7 @@ def clients_of(*recommenders: Recommender) -> list[Client]:
 
 def inconsistencies(recommender: Recommender, user: str = "ann") -> list[str]:
     """Return what does not fit together: numbers of slates, counts against the log, beliefs against the log."""
-    export = recommender.export(user) if user in recommender.store.users() else {"slates": [], "answers": []}
+    export = recommender.export(user) if user in recommender.store.users() else {"slates": [], "feedback": []}
     problems = [problem for _, problem in recommender.verify() if problem]
     if [slate["number"] for slate in export["slates"]] != list(range(len(export["slates"]))):
         problems.append("the slates are not numbered one after the other")
@@ -100,7 +100,7 @@ def lost_or_repeated(recommender: Recommender, clients: list[Client]) -> list[st
     """Return the acknowledged slates and events of clients that are not in the log exactly once."""
     export = recommender.export("ann")
     n_slates = Counter(slate["slate_id"] for slate in export["slates"])
-    n_events = Counter(event["event_id"] for event in export["answers"])
+    n_events = Counter(event["event_id"] for event in export["feedback"])
     slates = {slate.slate_id for client in clients for slate in client.slates}
     events = {event_id for client in clients for event_id in client.events}
     return [

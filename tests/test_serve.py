@@ -130,7 +130,7 @@ def test_stopping_under_load_loses_nothing_acknowledged(tmp_path: Path) -> None:
         assert len(noted) >= sum(map(len, acknowledged.values()))
     with Server(tmp_path, ["--store", "sqlite:///slates.db"]) as server, server.client() as client:
         for user, events in acknowledged.items():
-            kept = {one["event_id"]: one for one in client.get(f"/v1/users/{user}/export").json()["answers"]}
+            kept = {one["event_id"]: one for one in client.get(f"/v1/users/{user}/export").json()["feedback"]}
             for event, slate, clicked in events:
                 assert (kept[event]["slate_id"], kept[event]["clicked"]) == (slate, clicked)
             repeated = {"slate_id": events[0][1], "clicked": events[0][2], "event_id": events[0][0]}

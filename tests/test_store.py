@@ -61,7 +61,7 @@ def test_rows_come_back_as_they_went(store: Store, user: str) -> None:
     assert everything(store, user) == (user_row(user), slates, answers, belief(user))
     assert [type(item) for item in everything(store, user)[1][0].items] == [int, str, int, str, int]
     assert store.read(lambda t: t.slate(slate(user, 1).slate_id)) == slate(user, 1)
-    assert store.read(lambda t: t.feedback(answer(user, 1).event_id)) == answer(user, 1)
+    assert store.read(lambda t: t.feedback_on(slate(user, 1))) == [answer(user, 1)]
     assert set(store.users()) == {user, "someone else"}
 
 
@@ -74,13 +74,16 @@ def test_numbers_come_back_to_the_last_bit(store: Store) -> None:
 
 def test_what_is_not_there_is_none(store: Store) -> None:
     fill(store, ["u"])
-    assert store.read(lambda t: (t.slate("no"), t.feedback("no"), t.feedback_on(slate("no", 0)))) == (None, None, [])
+    assert store.read(lambda t: (t.slate("no"), t.slate_of_request("u", "no"), t.event("u", "no"))) == (None,) * 3
+    assert store.read(lambda t: (t.feedback_on(slate("no", 0), "no"), t.fit("no"))) == ([], None)
+    assert store.read(lambda t: (t.choices_of("u"), t.counts_of("no"), t.position_at("no", 1e12))) == ({}, {}, 0)
 
 
 def test_slates_by_number_and_answers_by_arrival(store: Store) -> None:
     for number in (2, 0, 1):
         do(store, methodcaller("add_slate", slate("u", number)))
-    events = [answer("u", number, event) for event, number in (("z", 1), ("a", 0), ("m", 1), ("b", 2))]
+    given = enumerate((("z", 1), ("a", 0), ("m", 1), ("b", 2)))
+    events = [answer("u", number, event, received_at=float(at)) for at, (event, number) in given]
     for event in events:
         do(store, methodcaller("add_feedback", event))
     do(store, lambda t: t.add_slate(slate("v", 0)))
@@ -89,6 +92,7 @@ def test_slates_by_number_and_answers_by_arrival(store: Store) -> None:
     assert [row.number for row in slates] == [0, 1, 2]
     assert answers == events
     assert store.read(lambda t: t.feedback_on(slate("u", 1))) == [events[0], events[2]]
+    assert store.read(lambda t: t.feedback_on(slate("u", 1), events[3].event_id)) == [events[0], events[2], events[3]]
 
 
 def test_a_slate_changes_status_and_time(store: Store) -> None:
@@ -207,7 +211,7 @@ def test_forgetting_removes_one_user_and_all_of_them(store: Store) -> None:
     assert do(store, lambda t: t.forget("u")) is True
     assert everything(store, "u") == (UserRecord("u"), [], [], BeliefRecord("u"))
     assert store.read(lambda t: t.slate(slate("u", 0).slate_id)) is None
-    assert store.read(lambda t: t.feedback(answer("u", 0).event_id)) is None
+    assert store.read(lambda t: t.feedback_on(slate("u", 0), answer("u", 0).event_id)) == []
     assert everything(store, "v") == kept
     assert list(store.users()) == ["v"]
     assert store.read(lambda t: t.totals())[0].users == 1

@@ -55,7 +55,7 @@ def test_a_whole_store_verifies_also_beside_its_owner(catalog: Path, url: str) -
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ("beliefs SET belief = zeroblob(100)", "the cached belief"),
+        ("beliefs SET content = zeroblob(100)", "the cached belief"),
         ("users SET n_slates = 3", "the row of the user"),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_belief_that_is_lost_is_no_problem_and_can_be_learnt_anew(catalog: Pat
 
 
 def test_a_spoilt_log_is_found_and_the_others_are_still_verified(catalog: Path, url: str) -> None:
-    spoil(url, "DELETE FROM answers WHERE user_id = 'alice'; UPDATE slates SET variety = 2.0 WHERE user_id = 'carol'")
+    spoil(url, "DELETE FROM feedback WHERE user_id = 'alice'; UPDATE slates SET variety = 2.0 WHERE user_id = 'carol'")
     found = slatewise("verify", "--catalog", catalog, "--store", url)
     assert found.exit_code == 1
     assert "user 'alice': " in found.stdout

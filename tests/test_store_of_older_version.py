@@ -59,17 +59,16 @@ def test_the_next_slate_is_the_one_that_the_old_version_would_have_chosen(recomm
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_old_beliefs_are_continued(recommender: Recommender, user: str) -> None:
-    """They are read, not learned again, and stay what the log says."""
+def test_old_beliefs_are_learned_again_from_the_log(recommender: Recommender, user: str) -> None:
+    """Version 1 of the schema kept less in a belief; the log is what counts."""
     policy = USERS[user]["policy"]
-    profile = loaded_profile(recommender, user, policy)
-    assert profile.saved == stored_belief(recommender, user).covers > 0
+    assert stored_belief(recommender, user).content is None
     view = recommender.explain(user)
     assert (view.slates, view.clicks) == (USERS[user]["slates"], USERS[user]["clicks"])
     for _ in range(3):
         slate = recommender.recommend(user, 5)
         recommender.feedback(slate.slate_id, ids(slate)[:2])
-    assert recommender.rebuilt == 0
+    assert recommender.rebuilt <= 1
     profile = loaded_profile(recommender, user, policy)
     assert state_codec.difference(profile.state, folded(recommender, user, profile.policy)) <= 1e-9
     assert dict(recommender.verify())[user] is None
@@ -78,7 +77,7 @@ def test_old_beliefs_are_continued(recommender: Recommender, user: str) -> None:
 def test_old_slates_take_late_feedback_and_old_events_are_recognized(recommender: Recommender) -> None:
     for user in USERS:
         export = recommender.export(user)
-        first, event = export["slates"][0], export["answers"][0]
+        first, event = export["slates"][0], export["feedback"][0]
         options = {name: event[name] for name in ("clicked", "retracted", "event_id", "final")}
         assert recommender.feedback(event["slate_id"], **options).duplicate
         assert not recommender.feedback(first["slate_id"], first["items"], event_id=f"late {user}").duplicate

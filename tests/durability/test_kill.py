@@ -171,16 +171,16 @@ def test_the_checks_can_fail() -> None:
     notes.send(event)
     slate: dict[str, Any] = {"slate_id": "s", "number": 0, "items": [1, 2], "status": "closed"}
     answer = event.body
-    good = {"slates": [slate], "answers": [answer]}
+    good = {"slates": [slate], "feedback": [answer]}
     assert complaints(notes, {"ann": good}) == []
-    assert complaints(notes, {"ann": {**good, "answers": []}}) == []
+    assert complaints(notes, {"ann": {**good, "feedback": []}}) == []
     notes.acknowledge(event)
     for wrong in (
-        {**good, "answers": []},
+        {**good, "feedback": []},
         {**good, "slates": []},
-        {**good, "answers": [answer, answer]},
-        {**good, "answers": [answer, {**answer, "event_id": "other"}]},
-        {**good, "answers": [{**answer, "clicked": [2]}]},
+        {**good, "feedback": [answer, answer]},
+        {**good, "feedback": [answer, {**answer, "event_id": "other"}]},
+        {**good, "feedback": [{**answer, "clicked": [2]}]},
         {**good, "slates": [{**slate, "items": [1, 3]}]},
         {**good, "slates": [slate, {**slate, "slate_id": "t", "number": 1}]},
     ):

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from slatewise.store import StoreFullError
-from slatewise.store.protocol import FeedbackRecord, Transaction
+from slatewise.store.protocol import FeedbackRecord, SlateRecord, Transaction
 from slatewise.store.rows import Values
 from slatewise.store.sqlite_writer import Job, Outcome, SqliteWriter
 from tests.support.recommending import WrappedStore
@@ -77,8 +77,10 @@ class _Amnesia:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.transaction, name)
 
-    def feedback(self, event_id: str) -> None:
-        """Know nothing."""
+    def feedback_on(self, slate: SlateRecord, event_id: str | None = None) -> list[FeedbackRecord]:
+        """Know nothing of the event."""
+        known = self.transaction.feedback_on(slate)
+        return [one for one in known if one.event_id.partition("#")[0] != event_id]
 
     def add_feedback(self, event: FeedbackRecord) -> None:
         """Record under an id that is new."""

@@ -69,7 +69,7 @@ class Notes:
 def complaints(notes: Notes, exports: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return what was lost, made up, changed or recorded twice, in the exports of all users of the notes."""
     slates = [slate for export in exports.values() for slate in export["slates"]]
-    answers = [answer for export in exports.values() for answer in export["answers"]]
+    answers = [answer for export in exports.values() for answer in export["feedback"]]
     found = _about_slates(notes, {slate["slate_id"]: tuple(slate["items"]) for slate in slates})
     found += [f"{user} has two slates of one number" for user, export in exports.items() if _repeats(export)]
     found += [
@@ -86,7 +86,7 @@ def clicks_of(exports: Mapping[str, Mapping[str, Any]]) -> int:
     clicked = {
         (answer["slate_id"], item)
         for one in exports.values()
-        for answer in one["answers"]
+        for answer in one["feedback"]
         for item in answer["clicked"]
     }
     return sum(slate_id in closed for slate_id, _ in clicked)

@@ -209,7 +209,7 @@ class Caller:
         """Return everything kept about a user; nothing if nobody is known by that name."""
         answer = self.ask("GET", f"/v1/users/{quote(user, safe='')}/export")
         assert answer.status in (200, 404), answer
-        empty: dict[str, Any] = {"slates": [], "answers": []}
+        empty: dict[str, Any] = {"slates": [], "feedback": []}
         return dict(answer.body) if answer.status == 200 else empty
 
     def __enter__(self) -> Self:

@@ -110,9 +110,9 @@ def at_once(jobs: list[Callable[[], Any]]) -> None:
 def emptied(server: Server, *, tables_too: bool = False) -> str:
     """Remove all rows of the store on a server, or its tables too, which is slower; return where it was."""
     with psycopg.connect(server.url) as connection:
-        if tables_too or connection.execute("SELECT to_regclass('slatewise.counts')").fetchall()[0][0] is None:
+        if tables_too or connection.execute("SELECT to_regclass('slatewise.fits')").fetchall()[0][0] is None:
             connection.execute("SET client_min_messages = warning; DROP SCHEMA IF EXISTS slatewise CASCADE")
         else:
-            for table in ("users", "beliefs", "slates", "answers", "counts"):
+            for table in ("users", "beliefs", "slates", "feedback", "events", "counts", "fits"):
                 connection.execute(psycopg.sql.SQL("DELETE FROM slatewise.{}").format(psycopg.sql.Identifier(table)))
     return server.url

@@ -95,7 +95,7 @@ class Visitor:
         with self.server.client() as client:
             kept = client.get(f"/v1/users/{self.session()['user']}/export").json()
         tally: dict[str, dict[Any, int]] = {one["slate_id"]: {} for one in kept["slates"]}
-        for answer in kept["answers"]:
+        for answer in kept["feedback"]:
             for sign, items in ((1, answer["clicked"]), (-1, answer["retracted"])):
                 for item in items:
                     tally[answer["slate_id"]][item] = tally[answer["slate_id"]].get(item, 0) + sign

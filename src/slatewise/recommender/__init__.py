@@ -386,13 +386,17 @@ class Recommender:
         history, events = self.store.read(lambda t: (t.slates_of(user), t.feedback_of(user)))
         return user_view(served, policy, user, history, tally_by_slate(events))
 
-    def export(self, user: str) -> dict[str, Any]:
-        """Return everything that is kept about a user, ready for JSON.
+    def export(self, user: str, *, after: str | None = None, limit: int | None = None) -> dict[str, Any]:
+        """Return everything that is kept about a user, ready for JSON, whole or page by page.
 
         Parameters
         ----------
         user : str
             The id of the user.
+        after : str, optional
+            The `next` of the page before.
+        limit : int, optional
+            How many rows a page has at most; all of them without a limit.
 
         Examples
         --------
@@ -403,7 +407,10 @@ class Recommender:
         [0]
         """
         check_id("user", user)
-        content = export_user(self.store, user)
+        try:
+            content = export_user(self.store, user, after, limit)
+        except ValueError as error:
+            raise RequestError(str(error)) from None
         if content is None:
             raise RequestError("nothing is kept about this user")
         return content
@@ -538,7 +545,8 @@ class Recommender:
                 return
             profile = load_profile(transaction, record, serving.served, policy, use_saved=False)
             transaction.save_belief(profile.to_record(user))
-            serving.save(transaction, user, replace(profile, saved=profile.covers))
+            now = serving.next_time(record)
+            serving.save(transaction, user, replace(profile, saved=profile.covers), now)
 
         self.store.write(job).result()
 

@@ -63,22 +63,24 @@ def record_feedback(serving: Serving, transaction: Transaction, event: FeedbackE
     """Record an event, once however often it is sent."""
     slate, user = _locked_slate(transaction, event)
     is_late = slate.status != OPEN
+    now = serving.next_time(user)
     record = FeedbackRecord(
-        event.event_id, slate.slate_id, slate.user, event.clicked, event.retracted, event.final, serving.clock()
+        event.event_id, slate.slate_id, slate.user, event.clicked, event.retracted, event.final, now
     )
-    earlier = transaction.feedback(event.event_id)
+    known = transaction.feedback_on(slate, event.event_id)
+    earlier = next((one for one in known if one.event_id == event.event_id), None)
     if earlier is not None:
         return _duplicate(slate, record, earlier)
     _check_items(event, slate)
     if is_late:
-        slate = _record_late(serving, transaction, slate, record)
+        slate = _record_late(serving, transaction, slate, record, known)
     elif event.final:
-        clicks = tally_by_slate([*transaction.feedback_on(slate), record])[slate.slate_id]
-        slate = slate.with_status(CLOSED, serving.clock())
+        clicks = tally_by_slate([*known, record])[slate.slate_id]
+        slate = slate.with_status(CLOSED, now)
         serving.close(transaction, slate, len(clicked_items(clicks)))
     transaction.add_feedback(record)
     version = secrets.token_hex(8)
-    transaction.save_user(replace(user, version=version))
+    transaction.save_user(replace(user, version=version, updated_at=now))
     _update_cache(serving, user, version, slate, record)
     return Receipt(slate.slate_id, event.event_id, duplicate=False, closed=slate.status != OPEN, late=is_late)
 
@@ -89,8 +91,9 @@ def close_expired_slate(serving: Serving, transaction: Transaction, slate: Slate
     if current is None or current.status != OPEN:
         return False
     clicks = tally_by_slate(transaction.feedback_on(current)).get(slate.slate_id, {})
-    serving.close(transaction, current.with_status(CLOSED, serving.clock()), len(clicked_items(clicks)))
-    transaction.save_user(replace(user, version=secrets.token_hex(8)))
+    now = serving.next_time(user)
+    serving.close(transaction, current.with_status(CLOSED, now), len(clicked_items(clicks)))
+    transaction.save_user(replace(user, version=secrets.token_hex(8), updated_at=now))
     serving.profiles.drop(slate.user)
     return True
 
@@ -120,14 +123,20 @@ def _check_items(event: FeedbackEvent, slate: SlateRecord) -> None:
         raise RequestError("an item of the feedback was not on this slate")
 
 
-def _record_late(serving: Serving, transaction: Transaction, slate: SlateRecord, record: FeedbackRecord) -> SlateRecord:
+def _record_late(
+    serving: Serving,
+    transaction: Transaction,
+    slate: SlateRecord,
+    record: FeedbackRecord,
+    known: list[FeedbackRecord],
+) -> SlateRecord:
     """Count late clicks; a withdrawn slate with a click on it was shown after all, and is closed."""
-    clicks = tally_by_slate(transaction.feedback_on(slate)).get(slate.slate_id, {})
+    clicks = tally_by_slate(known).get(slate.slate_id, {})
     before, after = clicked_items(clicks), clicked_items(tally(clicks, record))
     if before == after:
         return slate
     if slate.status == WITHDRAWN:
-        slate = slate.with_status(CLOSED, serving.clock())
+        slate = slate.with_status(CLOSED, record.received_at)
         serving.close(transaction, slate, len(after))
     else:
         serving.count(transaction, slate, PolicyCounts(clicks=len(after) - len(before)))

@@ -40,6 +40,8 @@ from slatewise.store.protocol import (
 MAX_ITEMS = 500
 MAX_ID_LENGTH = 256
 SIMILAR_COSINE = 0.5
+CLOCK_STEP = 1e-6
+"""Seconds between two writes about a user, at least."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,17 @@ class Serving:
         """Return the policy that a request is served by."""
         return self.served.policy(request.policy or self.served.assigned_policy(request.user))
 
-    def save(self, transaction: Transaction, user: str, profile: UserProfile) -> None:
+    def next_time(self, user: UserRecord) -> float:
+        """Return the time of a write: now, but later than everything else that was written about the user."""
+        return max(self.clock(), user.updated_at + CLOCK_STEP)
+
+    def save(self, transaction: Transaction, user: str, profile: UserProfile, now: float) -> None:
         """Write a user under a new version, with the belief if that is due, and cache the profile."""
         version, saved = secrets.token_hex(8), profile.saved
         if profile.covers - saved >= SAVE_EVERY:
             transaction.save_belief(profile.to_record(user))
             saved = profile.covers
-        transaction.save_user(UserRecord(user, version, profile.n_slates))
+        transaction.save_user(UserRecord(user, version, profile.n_slates, now))
         self.profiles.put(user, replace(profile, version=version, saved=saved))
 
     def count(self, transaction: Transaction, slate: SlateRecord, more: PolicyCounts) -> None:
@@ -152,20 +158,20 @@ def draft_slate(serving: Serving, request: SlateRequest, transaction: Transactio
 def record_slate(serving: Serving, transaction: Transaction, draft: Draft) -> Slate | None:
     """Record a draft, unless the catalog or anything about the user changed since it was chosen: then return None."""
     user = draft.request.user
-    version = transaction.lock(user).version
-    if draft.served is not serving.served or version != draft.profile.version:
-        serving.profiles.keep_only(user, version)
+    record = transaction.lock(user)
+    if draft.served is not serving.served or record.version != draft.profile.version:
+        serving.profiles.keep_only(user, record.version)
         return None
-    return _write(serving, transaction, draft)
+    return _write(serving, transaction, draft, serving.next_time(record))
 
 
-def _write(serving: Serving, transaction: Transaction, draft: Draft) -> Slate:
+def _write(serving: Serving, transaction: Transaction, draft: Draft, now: float) -> Slate:
     """Write a draft, and what it withdraws and closes, for a user who is locked and as the draft knows them."""
-    user, profile, now = draft.request.user, draft.profile, serving.clock()
+    user, profile = draft.request.user, draft.profile
     if draft.withdrawn is not None:
-        transaction.update_slate(draft.withdrawn)
+        transaction.update_slate(replace(draft.withdrawn, closed_at=now))
     for closed, n_clicks in draft.closed:
-        serving.close(transaction, closed, n_clicks)
+        serving.close(transaction, replace(closed, closed_at=now), n_clicks)
     slate = SlateRecord(
         slate_id=_new_id(now),
         user=user,
@@ -177,14 +183,15 @@ def _write(serving: Serving, transaction: Transaction, draft: Draft) -> Slate:
         variety=draft.variety,
     )
     transaction.add_slate(slate)
-    serving.save(transaction, user, profile.with_slate(slate, draft.numbers, repeats=draft.repeats))
+    serving.save(transaction, user, profile.with_slate(slate, draft.numbers, repeats=draft.repeats), now)
     return Slate(slate.slate_id, slate.user, slate.number, slate.policy, slate.variety, draft.items)
 
 
 def draft_and_record(serving: Serving, transaction: Transaction, request: SlateRequest) -> Slate:
     """Choose a slate and record it while no other writer can change the user."""
-    serving.profiles.keep_only(request.user, transaction.lock(request.user).version)
-    return _write(serving, transaction, draft_slate(serving, request, transaction))
+    record = transaction.lock(request.user)
+    serving.profiles.keep_only(request.user, record.version)
+    return _write(serving, transaction, draft_slate(serving, request, transaction), serving.next_time(record))
 
 
 def _load(

@@ -6,17 +6,17 @@ from concurrent.futures import Future
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
-from slatewise.store.protocol import (
+from slatewise.store.protocol import START, Arrival, Result, StoreError, StoreUnavailableError, Transaction
+from slatewise.store.records import (
     OPEN,
     BeliefRecord,
+    Choice,
+    EventRecord,
     FeedbackRecord,
+    FitRecord,
     PolicyCounts,
     PolicyTotals,
-    Result,
     SlateRecord,
-    StoreError,
-    StoreUnavailableError,
-    Transaction,
     UserRecord,
 )
 
@@ -28,7 +28,10 @@ class MemoryTables:
     users: dict[str, UserRecord] = field(default_factory=dict)
     beliefs: dict[str, BeliefRecord] = field(default_factory=dict)
     slates: dict[str, SlateRecord] = field(default_factory=dict)
-    events: dict[str, FeedbackRecord] = field(default_factory=dict)
+    choices: dict[tuple[str, int], Choice] = field(default_factory=dict)
+    feedback: dict[tuple[str, str], FeedbackRecord] = field(default_factory=dict)
+    events: dict[tuple[str, str], EventRecord] = field(default_factory=dict)
+    fits: dict[str, FitRecord] = field(default_factory=dict)
     counts: dict[tuple[str, str], PolicyCounts] = field(default_factory=dict)
     undo: list[Callable[[], Any]] = field(default_factory=list)
 
@@ -65,40 +68,72 @@ class MemoryTables:
         """Return one slate."""
         return self.slates.get(slate_id)
 
-    def slates_of(self, user: str) -> list[SlateRecord]:
-        """Return all slates of a user by number."""
-        return sorted((row for row in self.slates.values() if row.user == user), key=lambda row: row.number)
+    def slate_of_request(self, user: str, request_id: str) -> SlateRecord | None:
+        """Return the slate that was recorded for a request of a user."""
+        rows = (row for row in self.slates.values() if (row.user, row.request_id) == (user, request_id))
+        return next(rows, None)
 
-    def add_slate(self, slate: SlateRecord) -> None:
-        """Record a new slate."""
+    def slates_of(self, user: str, first: int = 0, limit: int | None = None) -> list[SlateRecord]:
+        """Return the slates of a user by number, from number `first` on, at most so many."""
+        rows = (row for row in self.slates.values() if row.user == user and row.number >= first)
+        return sorted(rows, key=lambda row: row.number)[:limit]
+
+    def choices_of(self, user: str, first: int = 0, limit: int | None = None) -> dict[int, Choice]:
+        """Return how slates of a user were chosen, by number."""
+        numbers = sorted(number for one, number in self.choices if one == user and number >= first)
+        return {number: self.choices[user, number] for number in numbers[:limit]}
+
+    def add_slate(self, slate: SlateRecord, choice: Choice | None = None) -> None:
+        """Record a new slate and how it was chosen."""
         self.put(self.slates, slate.slate_id, slate)
+        if choice is not None:
+            self.put(self.choices, (slate.user, slate.number), choice)
 
     def update_slate(self, slate: SlateRecord) -> None:
         """Record the new status and closing time of a slate."""
         self.put(self.slates, slate.slate_id, slate)
 
-    def feedback(self, event_id: str) -> FeedbackRecord | None:
-        """Return one feedback event."""
-        return self.events.get(event_id)
+    def feedback_on(self, slate: SlateRecord, event_id: str | None = None) -> list[FeedbackRecord]:
+        """Return the feedback events on one slate by arrival, and the user's event with an id, if one is given."""
+        return [
+            row for row in self.feedback_of(slate.user) if slate.slate_id == row.slate_id or event_id == row.event_id
+        ]
 
-    def feedback_on(self, slate: SlateRecord) -> list[FeedbackRecord]:
-        """Return the feedback events on one slate, in the order of their arrival."""
-        return [row for row in self.events.values() if row.slate_id == slate.slate_id]
-
-    def feedback_of(self, user: str) -> list[FeedbackRecord]:
-        """Return all feedback events of a user, in the order of their arrival."""
-        return [row for row in self.events.values() if row.user == user]
+    def feedback_of(self, user: str, after: Arrival = START, limit: int | None = None) -> list[FeedbackRecord]:
+        """Return feedback events of a user in the order of their arrival."""
+        rows = (row for row in self.feedback.values() if row.user == user and _arrival(row) > after)
+        return sorted(rows, key=_arrival)[:limit]
 
     def add_feedback(self, event: FeedbackRecord) -> None:
-        """Record a feedback event."""
-        if event.event_id in self.events:
-            raise StoreError("there is a feedback event with this event_id already")
-        self.put(self.events, event.event_id, event)
+        """Record a feedback event; its id must be new to the user."""
+        self._add(self.feedback, event)
+
+    def event(self, user: str, event_id: str) -> EventRecord | None:
+        """Return one event from elsewhere."""
+        return self.events.get((user, event_id))
+
+    def events_of(self, user: str, after: Arrival = START, limit: int | None = None) -> list[EventRecord]:
+        """Return events from elsewhere in the order of their arrival."""
+        rows = (row for row in self.events.values() if row.user == user and _arrival(row) > after)
+        return sorted(rows, key=_arrival)[:limit]
+
+    def add_event(self, event: EventRecord) -> None:
+        """Record an event from elsewhere; its id must be new to the user."""
+        self._add(self.events, event)
+
+    def position_at(self, user: str, at: float) -> int:
+        """Return the number of the user's slates up to the last one that was created at a time or before."""
+        rows = (row.number for row in self.slates.values() if row.user == user and row.created_at <= at)
+        return max(rows, default=-1) + 1
 
     def count(self, user: str, policy: str, more: PolicyCounts) -> None:
         """Add to the counts of a user under a policy."""
         before = self.counts.get((user, policy), PolicyCounts())
         self.put(self.counts, (user, policy), PolicyCounts(*map(sum, zip(astuple(before), astuple(more), strict=True))))
+
+    def counts_of(self, user: str) -> dict[str, PolicyCounts]:
+        """Return the counts of a user by policy."""
+        return {policy: counts for (one, policy), counts in sorted(self.counts.items()) if one == user}
 
     def expired(self, before: float, limit: int, skip: int = 0) -> list[SlateRecord | None]:
         """Return open slates created before a time, oldest first, without the first few."""
@@ -117,13 +152,27 @@ class MemoryTables:
 
     def forget(self, user: str) -> bool:
         """Delete everything about a user; return whether there was anything."""
-        tables: tuple[dict[Any, Any], ...] = (self.slates, self.events)
+        tables: tuple[dict[Any, Any], ...] = (self.slates, self.feedback, self.events)
         deleted = [(table, key) for table in tables for key, row in table.items() if row.user == user]
-        deleted += [(self.counts, key) for key in self.counts if key[0] == user]
+        pairs: tuple[dict[Any, Any], ...] = (self.counts, self.choices)
+        deleted += [(table, key) for table in pairs for key in table if key[0] == user]
         deleted += [(table, user) for table in (self.users, self.beliefs) if user in table]
         for table, key in deleted:
             self.put(table, key, None)
         return bool(deleted)
+
+    def fit(self, name: str) -> FitRecord | None:
+        """Return what was last fitted under a name."""
+        return self.fits.get(name)
+
+    def save_fit(self, fit: FitRecord) -> None:
+        """Insert or replace a fit."""
+        self.put(self.fits, fit.name, fit)
+
+    def _add(self, table: dict[Any, Any], event: FeedbackRecord | EventRecord) -> None:
+        if (event.user, event.event_id) in table:
+            raise StoreError("there is an event of this user with this event_id already")
+        self.put(table, (event.user, event.event_id), event)
 
 
 class MemoryStore:
@@ -157,7 +206,7 @@ class MemoryStore:
     def users(self) -> Iterator[str]:
         """Iterate over the ids of all users."""
         tables = self.tables
-        return iter(self.read(lambda _: sorted({*tables.users, *(row.user for row in tables.slates.values())})))
+        return iter(self.read(lambda _: _users(tables)))
 
     def vacuum(self) -> None:
         """Do nothing: deleted rows leave no trace in memory."""
@@ -169,7 +218,7 @@ class MemoryStore:
     def health(self) -> dict[str, float | str]:
         """Return the number of rows."""
         self._refuse_if_closed()
-        return {"kind": "memory", "slates": len(self.tables.slates), "feedback": len(self.tables.events)}
+        return {"kind": "memory", "slates": len(self.tables.slates), "feedback": len(self.tables.feedback)}
 
     def close(self) -> None:
         """Refuse everything from now on."""
@@ -178,6 +227,15 @@ class MemoryStore:
     def _refuse_if_closed(self) -> None:
         if self.is_closed:
             raise StoreUnavailableError("the store is closed")
+
+
+def _users(tables: MemoryTables) -> list[str]:
+    logged = (row.user for table in (tables.slates, tables.events) for row in table.values())
+    return sorted({*tables.users, *logged})
+
+
+def _arrival(row: FeedbackRecord | EventRecord) -> Arrival:
+    return row.received_at, row.event_id
 
 
 def _restore(table: dict[Any, Any], before: dict[Any, Any], whole: bool) -> None:

@@ -60,6 +60,86 @@ MIGRATIONS: list[dict[str, str]] = [
             );
         """,
     },
+    {
+        "sqlite": """
+            ALTER TABLE users RENAME COLUMN stamp TO version;
+            ALTER TABLE users RENAME COLUMN logged_answers TO logged_feedback;
+            ALTER TABLE users ADD COLUMN updated_at REAL;
+            ALTER TABLE users ADD COLUMN logged_events INTEGER;
+            DROP TABLE beliefs;
+            CREATE TABLE beliefs (
+                user_id TEXT NOT NULL PRIMARY KEY, key TEXT NOT NULL, covers INTEGER NOT NULL, content BLOB NOT NULL,
+                checksum INTEGER NOT NULL
+            );
+            ALTER TABLE slates RENAME TO slates_of_version_1;
+            DROP INDEX open_slates;
+            CREATE TABLE slates (
+                user_id TEXT NOT NULL, number INTEGER NOT NULL, slate_id TEXT NOT NULL, created_at REAL NOT NULL,
+                catalog TEXT NOT NULL, policy TEXT NOT NULL, items TEXT NOT NULL, variety REAL NOT NULL,
+                status TEXT NOT NULL, closed_at REAL, request_id TEXT, checksum INTEGER NOT NULL, choice TEXT,
+                PRIMARY KEY (user_id, number)
+            );
+            INSERT INTO slates
+                SELECT user_id, number, slate_id, created_at, catalog, policy, items, variety, status, closed_at, NULL,
+                checksum, NULL FROM slates_of_version_1 ORDER BY slates_of_version_1.rowid;
+            DROP TABLE slates_of_version_1;
+            CREATE INDEX slates_by_id ON slates (slate_id);
+            CREATE INDEX open_slates ON slates (created_at) WHERE status = 'open';
+            CREATE UNIQUE INDEX slates_by_request ON slates (user_id, request_id) WHERE request_id IS NOT NULL;
+            CREATE TABLE feedback (
+                user_id TEXT NOT NULL, event_id TEXT NOT NULL, slate_id TEXT NOT NULL, clicked TEXT NOT NULL,
+                retracted TEXT NOT NULL, final INTEGER NOT NULL, received_at REAL NOT NULL, seen TEXT, graded TEXT,
+                disliked TEXT, checksum INTEGER NOT NULL, PRIMARY KEY (user_id, event_id)
+            ) WITHOUT ROWID;
+            INSERT INTO feedback
+                SELECT user_id, event_id, slate_id, clicked, retracted, final, received_at, NULL, NULL, NULL, checksum
+                FROM answers;
+            DROP TABLE answers;
+            CREATE INDEX feedback_by_slate ON feedback (user_id, slate_id);
+            CREATE INDEX feedback_by_arrival ON feedback (user_id, received_at);
+            CREATE TABLE events (
+                user_id TEXT NOT NULL, event_id TEXT NOT NULL, item TEXT NOT NULL, kind TEXT NOT NULL, value REAL,
+                at REAL NOT NULL, received_at REAL NOT NULL, position INTEGER NOT NULL, checksum INTEGER NOT NULL,
+                PRIMARY KEY (user_id, event_id)
+            ) WITHOUT ROWID;
+            CREATE INDEX events_by_arrival ON events (user_id, received_at);
+            CREATE TABLE fits (
+                name TEXT NOT NULL PRIMARY KEY, fitted_at REAL NOT NULL, content TEXT NOT NULL,
+                checksum INTEGER NOT NULL
+            ) WITHOUT ROWID;
+        """,
+        "postgresql": """
+            ALTER TABLE users RENAME COLUMN stamp TO version;
+            ALTER TABLE users RENAME COLUMN logged_answers TO logged_feedback;
+            ALTER TABLE users ADD COLUMN updated_at DOUBLE PRECISION, ADD COLUMN logged_events BIGINT;
+            DROP TABLE beliefs;
+            CREATE TABLE beliefs (
+                user_id TEXT COLLATE "C" PRIMARY KEY, key TEXT NOT NULL, covers BIGINT NOT NULL,
+                content BYTEA NOT NULL, checksum BIGINT NOT NULL
+            );
+            ALTER TABLE slates DROP CONSTRAINT slates_pkey, DROP CONSTRAINT slates_user_id_number_key,
+                ADD PRIMARY KEY (user_id, number), ADD COLUMN request_id TEXT COLLATE "C", ADD COLUMN choice TEXT;
+            CREATE INDEX slates_by_id ON slates (slate_id);
+            CREATE UNIQUE INDEX slates_by_request ON slates (user_id, request_id) WHERE request_id IS NOT NULL;
+            ALTER TABLE answers RENAME TO feedback;
+            ALTER TABLE feedback DROP COLUMN arrival, DROP CONSTRAINT answers_event_id_key,
+                ADD PRIMARY KEY (user_id, event_id), ADD COLUMN seen TEXT, ADD COLUMN graded TEXT,
+                ADD COLUMN disliked TEXT;
+            ALTER INDEX answers_of_user RENAME TO feedback_by_slate;
+            CREATE INDEX feedback_by_arrival ON feedback (user_id, received_at);
+            CREATE TABLE events (
+                user_id TEXT COLLATE "C" NOT NULL, event_id TEXT COLLATE "C" NOT NULL, item TEXT NOT NULL,
+                kind TEXT NOT NULL, value DOUBLE PRECISION, at DOUBLE PRECISION NOT NULL,
+                received_at DOUBLE PRECISION NOT NULL, position BIGINT NOT NULL, checksum BIGINT NOT NULL,
+                PRIMARY KEY (user_id, event_id)
+            );
+            CREATE INDEX events_by_arrival ON events (user_id, received_at);
+            CREATE TABLE fits (
+                name TEXT COLLATE "C" PRIMARY KEY, fitted_at DOUBLE PRECISION NOT NULL, content TEXT NOT NULL,
+                checksum BIGINT NOT NULL
+            );
+        """,
+    },
 ]
 
 

@@ -30,7 +30,7 @@ N_CONNECTIONS = 12
 MAX_ATTEMPTS = 4
 MAX_QUEUE = 10_000
 SECONDS_TO_CONNECT = 5.0
-TABLES = ["users", "beliefs", "slates", "answers", "counts"]
+TABLES = ["users", "beliefs", "slates", "feedback", "events", "counts", "fits"]
 
 
 class PostgresStore:

@@ -13,8 +13,7 @@ from slatewise.store import statements
 from slatewise.store.migrations import MIGRATIONS, steps_from
 from slatewise.store.postgres_errors import explained
 from slatewise.store.protocol import StoreError, StoreUncertainError, UserRecord
-from slatewise.store.rows import Values, user_values
-from slatewise.store.sql import Execute
+from slatewise.store.rows import Execute, Values, user_values
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -99,7 +98,7 @@ def execute_on(connection: Connection, address: Address) -> Execute:
 def lock_user(execute: Execute, user: str) -> list[Values]:
     """Lock the row of a user, inserted if there is none, and return it."""
     rows = execute(statements.LOCK_USER, (user,))
-    return rows or execute(statements.CLAIM_USER, user_values(UserRecord(user), (0, 0)))
+    return rows or execute(statements.CLAIM_USER, user_values(UserRecord(user), (0, 0, 0)))
 
 
 def commit(connection: Connection, address: Address) -> None:

@@ -1,15 +1,55 @@
-"""What a store keeps and promises: slates and feedback are the log; beliefs are a cache that carries a checksum."""
+"""What a store promises: slates, feedback and events are the log; beliefs are a cache that carries a checksum."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-Result = TypeVar("Result")
-ItemId = int | str
+from slatewise.store.records import (
+    CLOSED,
+    OPEN,
+    WITHDRAWN,
+    BeliefRecord,
+    Choice,
+    EventRecord,
+    FeedbackRecord,
+    FitRecord,
+    ItemId,
+    PolicyCounts,
+    PolicyTotals,
+    SlateRecord,
+    UserRecord,
+)
 
-OPEN, CLOSED, WITHDRAWN = "open", "closed", "withdrawn"
-"""The status of a slate: waiting for feedback, counted, or replaced before anybody clicked in it."""
+__all__ = [
+    "CLOSED",
+    "OPEN",
+    "WITHDRAWN",
+    "BeliefRecord",
+    "Choice",
+    "EventRecord",
+    "FeedbackRecord",
+    "FitRecord",
+    "ItemId",
+    "PolicyCounts",
+    "PolicyTotals",
+    "Result",
+    "SlateRecord",
+    "Store",
+    "StoreDamagedError",
+    "StoreError",
+    "StoreFullError",
+    "StoreUnavailableError",
+    "StoreUncertainError",
+    "Transaction",
+    "UserRecord",
+]
+
+Result = TypeVar("Result")
+
+Arrival = tuple[float, str]
+"""The time at which an event arrived, and its id: events of a user are ordered by these."""
+START: Arrival = (float("-inf"), "")
+"""Before anything in a log; (time, "") is before everything that arrived at that time or later."""
 
 
 class StoreError(Exception):
@@ -46,104 +86,6 @@ class StoreUncertainError(StoreUnavailableError):
     """
 
 
-@dataclass(frozen=True)
-class SlateRecord:
-    """A slate as it was shown, number `number` of its user, counted from 0; items by id as of that day's catalog.
-
-    `variety` is the mean of 1 − Jaccard similarity over its pairs of items. Times are seconds since 1970.
-    """
-
-    slate_id: str
-    user: str
-    number: int
-    created_at: float
-    catalog: str
-    policy: str
-    items: tuple[ItemId, ...]
-    variety: float
-    status: str = OPEN
-    closed_at: float | None = None
-
-    def with_status(self, status: str, at: float) -> "SlateRecord":
-        """Return the same slate with another status, set at a time."""
-        return replace(self, status=status, closed_at=at)
-
-
-@dataclass(frozen=True)
-class FeedbackRecord:
-    """One feedback event on a slate; an item counts as clicked if it was clicked more often than retracted."""
-
-    event_id: str
-    slate_id: str
-    user: str
-    clicked: tuple[ItemId, ...]
-    retracted: tuple[ItemId, ...]
-    final: bool
-    received_at: float
-
-    def has_same_content(self, other: "FeedbackRecord") -> bool:
-        """Return whether two events differ in nothing but the time of arrival and the order of items."""
-        is_same_set = set(self.clicked) == set(other.clicked) and set(self.retracted) == set(other.retracted)
-        unordered = replace(self, clicked=other.clicked, retracted=other.retracted, received_at=other.received_at)
-        return is_same_set and unordered == other
-
-
-@dataclass(frozen=True)
-class UserRecord:
-    """A user; `version` changes with every write and is empty for a user never seen.
-
-    A row that does not match its checksum is returned with damaged = True and n_slates counted from the log.
-    """
-
-    user: str
-    version: str = ""
-    n_slates: int = 0
-    damaged: bool = False
-
-
-@dataclass(frozen=True)
-class BeliefRecord:
-    """The cached belief about a user, learned from all counted slates with numbers below `covers`.
-
-    `key` identifies the policy, its options and the catalog. Without content there is no belief; one that does not
-    match its checksum is returned without content and with damaged = True.
-    """
-
-    user: str
-    key: str = ""
-    covers: int = 0
-    content: bytes | None = None
-    damaged: bool = False
-
-
-@dataclass(frozen=True)
-class PolicyCounts:
-    """What happened to one user under one policy: closed slates, items on them, clicks, summed variety."""
-
-    slates: int = 0
-    shown: int = 0
-    clicks: int = 0
-    variety: float = 0.0
-
-
-@dataclass(frozen=True)
-class PolicyTotals:
-    """Sums over the users of a policy: of their counts, and of squares and products for confidence intervals."""
-
-    policy: str
-    users: int
-    slates: int
-    shown: int
-    clicks: int
-    variety: float
-    shown_squared: float
-    clicks_squared: float
-    clicks_shown: float
-    slates_squared: float
-    variety_squared: float
-    variety_slates: float
-
-
 class Transaction(Protocol):
     """Reads and writes that take effect together or not at all."""
 
@@ -168,29 +110,50 @@ class Transaction(Protocol):
     def slate(self, slate_id: str) -> SlateRecord | None:
         """Return one slate."""
 
-    def slates_of(self, user: str) -> list[SlateRecord]:
-        """Return all slates of a user by number."""
+    def slate_of_request(self, user: str, request_id: str) -> SlateRecord | None:
+        """Return the slate that was recorded for a request of a user."""
 
-    def add_slate(self, slate: SlateRecord) -> None:
-        """Record a new slate."""
+    def slates_of(self, user: str, first: int = 0, limit: int | None = None) -> list[SlateRecord]:
+        """Return the slates of a user by number, from number `first` on, at most so many."""
+
+    def choices_of(self, user: str, first: int = 0, limit: int | None = None) -> dict[int, Choice]:
+        """Return how slates of a user were chosen, by number; slates of earlier versions are left out."""
+
+    def add_slate(self, slate: SlateRecord, choice: Choice | None = None) -> None:
+        """Record a new slate and how it was chosen."""
 
     def update_slate(self, slate: SlateRecord) -> None:
         """Record the new status and closing time of a slate."""
 
-    def feedback(self, event_id: str) -> FeedbackRecord | None:
-        """Return one feedback event."""
+    def feedback_on(self, slate: SlateRecord, event_id: str | None = None) -> list[FeedbackRecord]:
+        """Return the feedback events on one slate in the order of their arrival.
 
-    def feedback_on(self, slate: SlateRecord) -> list[FeedbackRecord]:
-        """Return the feedback events on one slate in the order of their arrival."""
+        With an `event_id`, the event of the same user with that id is among them, even if it is on another slate.
+        """
 
-    def feedback_of(self, user: str) -> list[FeedbackRecord]:
-        """Return all feedback events of a user in the order of their arrival."""
+    def feedback_of(self, user: str, after: Arrival = START, limit: int | None = None) -> list[FeedbackRecord]:
+        """Return feedback events of a user in the order of their arrival."""
 
     def add_feedback(self, event: FeedbackRecord) -> None:
-        """Record a feedback event; its id must be new."""
+        """Record a feedback event; its id must be new to the user."""
+
+    def event(self, user: str, event_id: str) -> EventRecord | None:
+        """Return one event from elsewhere."""
+
+    def events_of(self, user: str, after: Arrival = START, limit: int | None = None) -> list[EventRecord]:
+        """Return events from elsewhere in the order of their arrival."""
+
+    def add_event(self, event: EventRecord) -> None:
+        """Record an event from elsewhere; its id must be new to the user."""
+
+    def position_at(self, user: str, at: float) -> int:
+        """Return the number of the user's slates up to the last one that was created at a time or before."""
 
     def count(self, user: str, policy: str, more: PolicyCounts) -> None:
         """Add to the counts of a user under a policy."""
+
+    def counts_of(self, user: str) -> dict[str, PolicyCounts]:
+        """Return the counts of a user by policy."""
 
     def expired(self, before: float, limit: int, skip: int = 0) -> list[SlateRecord | None]:
         """Return open slates created before a time, oldest first, without the first few; None for a damaged one."""
@@ -204,6 +167,12 @@ class Transaction(Protocol):
     def forget(self, user: str) -> bool:
         """Delete everything about a user; return whether there was anything."""
 
+    def fit(self, name: str) -> FitRecord | None:
+        """Return what was last fitted under a name; a damaged fit is as good as none."""
+
+    def save_fit(self, fit: FitRecord) -> None:
+        """Insert or replace a fit."""
+
 
 class Store(Protocol):
     """Keeps slates, feedback and beliefs."""
@@ -211,8 +180,8 @@ class Store(Protocol):
     def write(self, job: Callable[[Transaction], Result]) -> Future[Result]:
         """Queue a job that runs in one transaction; the future is set once it is durable, or to the error.
 
-        A job touches at most one user, is short, may be run again from the start, and never waits for another job.
-        If it fails, nothing of it is written.
+        A job touches one user, or two that it locks in the order of their ids. It is short, may be run again from the
+        start, and never waits for another job. If it fails, nothing of it is written.
         """
 
     def read(self, job: Callable[[Transaction], Result]) -> Result:

@@ -1,43 +1,45 @@
 """A transaction in SQL, with the same statements for both databases; a row is trusted only with its checksum."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TypeVar
 
 from slatewise.store import statements
-from slatewise.store.protocol import (
+from slatewise.store.protocol import START, Arrival, StoreDamagedError, StoreError
+from slatewise.store.records import (
     BeliefRecord,
+    Choice,
+    EventRecord,
     FeedbackRecord,
+    FitRecord,
     PolicyCounts,
     PolicyTotals,
     SlateRecord,
-    StoreDamagedError,
-    StoreError,
     UserRecord,
 )
 from slatewise.store.rows import (
     RESTORE,
+    Execute,
+    SelectUser,
+    SqlUsers,
     Values,
     belief_record,
     belief_values,
+    choice_of,
+    choice_text,
+    event_record,
+    event_values,
     feedback_record,
     feedback_values,
+    fit_record,
+    fit_values,
     slate_record,
     slate_values,
-    user_record,
-    user_values,
 )
 
-Execute = Callable[[str, Values], list[Values]]
+Record = TypeVar("Record", SlateRecord, FeedbackRecord, EventRecord)
 
-
-@dataclass
-class _LoadedUser:
-    """A user as this transaction sees it, with the number of its rows in the log, so that a lost one is noticed."""
-
-    record: UserRecord
-    n_slates: int = 0
-    n_feedback: int = 0
-    is_changed: bool = False
+NO_LIMIT = 2**62
 
 
 class SqlTransaction:
@@ -48,24 +50,22 @@ class SqlTransaction:
     `select_user` nobody else can write until the transaction ends, so that a slate need not be read twice.
     """
 
-    def __init__(self, execute: Execute, select_user: Callable[[Execute, str], list[Values]] | None = None) -> None:
+    def __init__(self, execute: Execute, select_user: SelectUser | None = None) -> None:
         self._execute = execute
-        self._select_user = select_user or _select_user
+        self._users = SqlUsers(self._run, select_user)
         self._is_exclusive = select_user is None
         self._slates_read: dict[str, SlateRecord | None] = {}
-        self._locked: set[str] = set()
-        self._users: dict[str, _LoadedUser] = {}
         self._failure: Exception | None = None
         self.has_written = False
         """Whether a statement of this transaction may have changed anything."""
 
     def lock(self, user: str) -> UserRecord:
         """Return a user; make other writers of the user wait."""
-        return self._lock(user).record
+        return self._users.lock(user).record
 
     def save_user(self, user: UserRecord) -> None:
         """Insert or replace a user."""
-        loaded = self._lock(user.user)
+        loaded = self._users.lock(user.user)
         loaded.record, loaded.is_changed = replace(user, damaged=False) if user.damaged else user, True
 
     def belief(self, user: str) -> BeliefRecord:
@@ -79,7 +79,7 @@ class SqlTransaction:
 
     def save_belief(self, belief: BeliefRecord) -> None:
         """Insert or replace the cached belief about a user."""
-        self._lock(belief.user)
+        self._users.lock(belief.user)
         self._write(statements.SAVE_BELIEF, belief_values(belief))
 
     def discard_belief(self, user: str, number: int) -> None:
@@ -90,57 +90,103 @@ class SqlTransaction:
         """Return one slate."""
         if self._is_exclusive and slate_id in self._slates_read:
             return self._slates_read[slate_id]
-        records = self._slates(statements.FIND_SLATE, (slate_id,))
+        records = self._rows(slate_record, statements.FIND_SLATE, (slate_id,))
         if records and records[0].slate_id != slate_id:
             raise _unreadable(f"slate {slate_id!r}")
         self._slates_read[slate_id] = records[0] if records else None
         return self._slates_read[slate_id]
 
-    def slates_of(self, user: str) -> list[SlateRecord]:
-        """Return all slates of a user by number; fail if one is missing."""
-        records = self._slates(statements.SLATES_OF, (user,))
+    def slate_of_request(self, user: str, request_id: str) -> SlateRecord | None:
+        """Return the slate that was recorded for a request of a user."""
+        records = self._rows(slate_record, statements.FIND_SLATE_OF_REQUEST, (user, request_id))
+        return records[0] if records else None
+
+    def slates_of(self, user: str, first: int = 0, limit: int | None = None) -> list[SlateRecord]:
+        """Return the slates of a user by number; fail if one is missing."""
+        records = self._rows(slate_record, statements.SLATES_OF, (user, first, limit or NO_LIMIT))
         ids = {record.slate_id for record in records if record.user == user}
-        _check_complete(ids, len(records), self._load(user).n_slates)
+        n_logged = self._users.load(user).n_slates
+        _check_complete(ids, len(records), min(max(n_logged - first, 0), limit or NO_LIMIT))
         return records
 
-    def add_slate(self, slate: SlateRecord) -> None:
-        """Record a new slate."""
-        loaded = self._lock(slate.user)
-        self._write(statements.ADD_SLATE, slate_values(slate))
+    def choices_of(self, user: str, first: int = 0, limit: int | None = None) -> dict[int, Choice]:
+        """Return how slates of a user were chosen, by number; slates of earlier versions are left out."""
+        try:
+            rows = self._run(statements.CHOICES_OF, (user, first, limit or NO_LIMIT))
+        except UnicodeDecodeError:
+            raise _unreadable("the choice of a slate") from None
+        return {number: choice_of(text, user, number) for number, text in rows}
+
+    def add_slate(self, slate: SlateRecord, choice: Choice | None = None) -> None:
+        """Record a new slate and how it was chosen."""
+        loaded = self._users.lock(slate.user)
+        self._write(statements.ADD_SLATE, (*slate_values(slate), choice_text(choice, slate.user, slate.number)))
         loaded.n_slates, loaded.is_changed = loaded.n_slates + 1, True
 
     def update_slate(self, slate: SlateRecord) -> None:
         """Record the new status and closing time of a slate."""
-        self._write(statements.UPDATE_SLATE, (*slate_values(slate)[-3:], slate.slate_id))
+        *_, status, closed_at, _, checksum = slate_values(slate)
+        self._write(statements.UPDATE_SLATE, (status, closed_at, checksum, slate.user, slate.number))
         self._slates_read.pop(slate.slate_id, None)
 
-    def feedback(self, event_id: str) -> FeedbackRecord | None:
-        """Return one feedback event."""
-        records = self._feedback(statements.FIND_FEEDBACK, (event_id,))
-        if records and records[0].event_id != event_id:
-            raise _unreadable(f"feedback {event_id!r}")
-        return records[0] if records else None
+    def feedback_on(self, slate: SlateRecord, event_id: str | None = None) -> list[FeedbackRecord]:
+        """Return the feedback events on one slate by arrival, and the user's event with an id, if one is given."""
+        on_slate = (slate.user, slate.slate_id)
+        if event_id is None:
+            return self._rows(feedback_record, statements.FEEDBACK_ON, on_slate)
+        return self._rows(feedback_record, statements.FEEDBACK_ON_OR_WITH_ID, (*on_slate, slate.user, event_id))
 
-    def feedback_on(self, slate: SlateRecord) -> list[FeedbackRecord]:
-        """Return the feedback events on one slate in the order of their arrival."""
-        return self._feedback(statements.FEEDBACK_ON, (slate.user, slate.slate_id))
-
-    def feedback_of(self, user: str) -> list[FeedbackRecord]:
-        """Return all feedback events of a user in the order of their arrival; fail if one is missing."""
-        records = self._feedback(statements.FEEDBACK_OF, (user,))
-        ids = {record.event_id for record in records if record.user == user}
-        _check_complete(ids, len(records), self._load(user).n_feedback)
+    def feedback_of(self, user: str, after: Arrival = START, limit: int | None = None) -> list[FeedbackRecord]:
+        """Return feedback events of a user by arrival; fail if one is missing of all."""
+        records = self._rows(feedback_record, statements.FEEDBACK_OF, (user, *after, limit or NO_LIMIT))
+        if after == START and limit is None:
+            ids = {record.event_id for record in records if record.user == user}
+            _check_complete(ids, len(records), self._users.load(user).n_feedback)
         return records
 
     def add_feedback(self, event: FeedbackRecord) -> None:
-        """Record a feedback event; its id must be new."""
-        loaded = self._lock(event.user)
+        """Record a feedback event; its id must be new to the user."""
+        loaded = self._users.lock(event.user)
         self._write(statements.ADD_FEEDBACK, feedback_values(event))
         loaded.n_feedback, loaded.is_changed = loaded.n_feedback + 1, True
+
+    def event(self, user: str, event_id: str) -> EventRecord | None:
+        """Return one event from elsewhere."""
+        records = self._rows(event_record, statements.FIND_EVENT, (user, event_id))
+        return records[0] if records else None
+
+    def events_of(self, user: str, after: Arrival = START, limit: int | None = None) -> list[EventRecord]:
+        """Return events from elsewhere by arrival; fail if one is missing of all."""
+        records = self._rows(event_record, statements.EVENTS_OF, (user, *after, limit or NO_LIMIT))
+        if after == START and limit is None:
+            ids = {record.event_id for record in records if record.user == user}
+            _check_complete(ids, len(records), self._users.load(user).n_events)
+        return records
+
+    def add_event(self, event: EventRecord) -> None:
+        """Record an event from elsewhere; its id must be new to the user."""
+        loaded = self._users.lock(event.user)
+        self._write(statements.ADD_EVENT, event_values(event))
+        loaded.n_events, loaded.is_changed = loaded.n_events + 1, True
+
+    def position_at(self, user: str, at: float) -> int:
+        """Return the number of the user's slates up to the last one that was created at a time or before.
+
+        Slates are searched from the latest, and not at all for what happened before the first.
+        """
+        first = self._run(statements.FIRST_SLATE_AT, (user,))
+        if not first or first[0][0] > at:
+            return 0
+        rows = self._run(statements.POSITION_AT, (user, at))
+        return int(rows[0][0]) + 1 if rows else 0
 
     def count(self, user: str, policy: str, more: PolicyCounts) -> None:
         """Add to the counts of a user under a policy."""
         self._write(statements.COUNT, (user, policy, more.slates, more.shown, more.clicks, more.variety))
+
+    def counts_of(self, user: str) -> dict[str, PolicyCounts]:
+        """Return the counts of a user by policy."""
+        return {row[0]: PolicyCounts(*row[1:]) for row in self._run(statements.COUNTS_OF, (user,))}
 
     def expired(self, before: float, limit: int, skip: int = 0) -> list[SlateRecord | None]:
         """Return open slates created before a time, oldest first, without the first few; None for a damaged one."""
@@ -166,8 +212,20 @@ class SqlTransaction:
         self.lock(user)
         deleted = [row for statement in statements.FORGET for row in self._write(statement, (user,))]
         self._slates_read.clear()
-        self._users[user] = _LoadedUser(UserRecord(user))
+        self._users.forget(user)
         return any(value is not None for (value,) in deleted)
+
+    def fit(self, name: str) -> FitRecord | None:
+        """Return what was last fitted under a name; a damaged fit is as good as none."""
+        try:
+            rows = self._run(statements.FIND_FIT, (name,))
+        except UnicodeDecodeError:
+            return None
+        return fit_record(rows[0]) if rows else None
+
+    def save_fit(self, fit: FitRecord) -> None:
+        """Insert or replace a fit."""
+        self._write(statements.SAVE_FIT, fit_values(fit))
 
     def users(self) -> list[str]:
         """Return the ids of all users, also of one whose row was lost but who has slates."""
@@ -178,51 +236,16 @@ class SqlTransaction:
 
     def finish(self) -> None:
         """Write the users that changed, leave no row of one who is still unknown; fail if any statement failed."""
-        for user, loaded in self._users.items():
-            if loaded.is_changed and not loaded.record.damaged:
-                counts = (loaded.n_slates, loaded.n_feedback)
-                self._write(statements.SAVE_USER, user_values(loaded.record, counts))
-            elif user in self._locked and loaded.record == UserRecord(user):
-                self._write(statements.RELEASE_USER, (user,))
+        for sql, parameters in self._users.changes():
+            self._write(sql, parameters)
         if self._failure is not None:
             raise self._failure
 
-    def _load(self, user: str) -> _LoadedUser:
-        if user not in self._users:
-            self._users[user] = self._read_user(user, _select_user)
-        return self._users[user]
-
-    def _lock(self, user: str) -> _LoadedUser:
-        if user not in self._locked:
-            self._users[user] = self._read_user(user, self._select_user)
-            self._locked.add(user)
-        return self._users[user]
-
-    def _read_user(self, user: str, select: Callable[[Execute, str], list[Values]]) -> _LoadedUser:
-        """Read a user's row; if there is none, or it is damaged, count its slates in the log."""
+    def _rows(self, to_record: Callable[[Values], Record], sql: str, parameters: Values) -> list[Record]:
         try:
-            rows = select(self._run, user)
-            intact = user_record(rows[0]) if rows else None
+            return [to_record(values) for values in self._run(sql, parameters)]
         except UnicodeDecodeError:
-            rows, intact = [()], None
-        if intact is not None and intact[0].user == user and (intact[0].version or any(intact[1])):
-            return _LoadedUser(intact[0], *intact[1])
-        n_slates = self._run(statements.N_SLATES_OF, (user,))[0][0]
-        n_feedback = self._run(statements.N_FEEDBACK_OF, (user,))[0][0]
-        is_damaged = bool(n_slates or n_feedback) or (bool(rows) and intact is None)
-        return _LoadedUser(UserRecord(user, n_slates=n_slates, damaged=is_damaged), n_slates, n_feedback)
-
-    def _slates(self, sql: str, parameters: Values) -> list[SlateRecord]:
-        try:
-            return [slate_record(values) for values in self._run(sql, parameters)]
-        except UnicodeDecodeError:
-            raise _unreadable("a slate") from None
-
-    def _feedback(self, sql: str, parameters: Values) -> list[FeedbackRecord]:
-        try:
-            return [feedback_record(values) for values in self._run(sql, parameters)]
-        except UnicodeDecodeError:
-            raise _unreadable("a feedback event") from None
+            raise _unreadable("a row of the log") from None
 
     def _write(self, sql: str, parameters: Values) -> list[Values]:
         self.has_written = True
@@ -236,10 +259,6 @@ class SqlTransaction:
         except StoreError as error:
             self._failure = error
             raise
-
-
-def _select_user(execute: Execute, user: str) -> list[Values]:
-    return execute(statements.FIND_USER, (user,))
 
 
 def _unreadable(what: str) -> StoreDamagedError:

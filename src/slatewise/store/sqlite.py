@@ -82,7 +82,7 @@ class SqliteStore:
         """
         if self._files is not None and not self._is_closed:
             self._files.check()
-        self._read(lambda transaction: transaction.feedback(""))
+        self._read(lambda transaction: transaction.fit(""))
         wal = beside(self.path, "-wal")
         return {
             "kind": "sqlite",

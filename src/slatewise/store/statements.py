@@ -1,58 +1,82 @@
 """The SQL of both databases, with ? for parameters; table and column names are those of `migrations`."""
 
-USER = "SELECT user_id, stamp, n_slates, logged_slates, logged_answers, checksum FROM users"
-SLATE = (
-    "SELECT slate_id, user_id, number, created_at, catalog, policy, items, variety, status, closed_at, checksum"
-    " FROM slates"
+USER_COLUMNS = "user_id, version, n_slates, logged_slates, logged_feedback, updated_at, logged_events, checksum"
+SLATE_COLUMNS = (
+    "slate_id, user_id, number, created_at, catalog, policy, items, variety, status, closed_at, request_id, checksum"
 )
-FEEDBACK = "SELECT event_id, slate_id, user_id, clicked, retracted, final, received_at, checksum FROM answers"
+FEEDBACK_COLUMNS = (
+    "event_id, slate_id, user_id, clicked, retracted, final, received_at, seen, graded, disliked, checksum"
+)
+EVENT_COLUMNS = "event_id, user_id, item, kind, value, at, received_at, position, checksum"
+
+USER = f"SELECT {USER_COLUMNS} FROM users"  # noqa: S608
+SLATE = f"SELECT {SLATE_COLUMNS} FROM slates"  # noqa: S608
+FEEDBACK = f"SELECT {FEEDBACK_COLUMNS} FROM feedback"  # noqa: S608
+EVENT = f"SELECT {EVENT_COLUMNS} FROM events"  # noqa: S608
 
 FIND_USER = USER + " WHERE user_id = ?"
 LOCK_USER = FIND_USER + " FOR UPDATE"
 """PostgreSQL only; SQLite has one writer at a time."""
-FIND_BELIEF = "SELECT user_id, space, covers, belief, checksum FROM beliefs WHERE user_id = ?"
+FIND_BELIEF = "SELECT user_id, key, covers, content, checksum FROM beliefs WHERE user_id = ?"
 FIND_SLATE = SLATE + " WHERE slate_id = ?"
-SLATES_OF = SLATE + " WHERE user_id = ? ORDER BY number"
+FIND_SLATE_OF_REQUEST = SLATE + " WHERE user_id = ? AND request_id = ?"
+SLATES_OF = SLATE + " WHERE user_id = ? AND number >= ? ORDER BY number LIMIT ?"
+CHOICES_OF = (
+    "SELECT number, choice FROM slates WHERE user_id = ? AND number >= ? AND choice IS NOT NULL ORDER BY number LIMIT ?"
+)
 EXPIRED = SLATE + " WHERE status = 'open' AND created_at < ? ORDER BY created_at LIMIT ? OFFSET ?"
 COUNT_EXPIRED = (
     "SELECT count(*), min(created_at) FROM (SELECT created_at FROM slates"
     " WHERE status = 'open' AND created_at < ? ORDER BY created_at LIMIT ?) AS expired"
 )
-FIND_FEEDBACK = FEEDBACK + " WHERE event_id = ?"
-FEEDBACK_ON = FEEDBACK + " WHERE user_id = ? AND slate_id = ? ORDER BY arrival"
-FEEDBACK_OF = FEEDBACK + " WHERE user_id = ? ORDER BY arrival"
-N_SLATES_OF = "SELECT count(*) FROM slates WHERE user_id = ?"
-N_FEEDBACK_OF = "SELECT count(*) FROM answers WHERE user_id = ?"
-USERS = "SELECT user_id FROM users WHERE stamp <> '' UNION SELECT user_id FROM slates ORDER BY user_id"
+FEEDBACK_ON = FEEDBACK + " WHERE user_id = ? AND slate_id = ? ORDER BY received_at, event_id"
+FEEDBACK_ON_OR_WITH_ID = (
+    FEEDBACK + " WHERE user_id = ? AND slate_id = ? UNION " + FEEDBACK + " WHERE user_id = ? AND event_id = ?"
+    " ORDER BY received_at, event_id"
+)
+FEEDBACK_OF = (
+    FEEDBACK + " WHERE user_id = ? AND (received_at, event_id) > (?, ?) ORDER BY received_at, event_id LIMIT ?"
+)
+FIND_EVENT = EVENT + " WHERE user_id = ? AND event_id = ?"
+EVENTS_OF = EVENT + " WHERE user_id = ? AND (received_at, event_id) > (?, ?) ORDER BY received_at, event_id LIMIT ?"
+FIND_FIT = "SELECT name, fitted_at, content, checksum FROM fits WHERE name = ?"
+POSITION_AT = "SELECT number FROM slates WHERE user_id = ? AND created_at <= ? ORDER BY number DESC LIMIT 1"
+FIRST_SLATE_AT = "SELECT created_at FROM slates WHERE user_id = ? AND number = 0"
+N_LOGGED = (
+    "SELECT (SELECT count(*) FROM slates WHERE user_id = ?), (SELECT count(*) FROM feedback WHERE user_id = ?),"
+    " (SELECT count(*) FROM events WHERE user_id = ?)"
+)
+USERS = (
+    "SELECT user_id FROM users WHERE version <> '' UNION SELECT user_id FROM slates UNION SELECT user_id FROM events"
+    " ORDER BY user_id"
+)
 
-ADD_USER = (
-    "INSERT INTO users (user_id, stamp, n_slates, logged_slates, logged_answers, checksum)"
-    " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (user_id) DO UPDATE SET"
-)
-CLAIM_USER = ADD_USER + (
-    " user_id = excluded.user_id RETURNING user_id, stamp, n_slates, logged_slates, logged_answers, checksum"
-)
+ADD_USER = f"INSERT INTO users ({USER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (user_id) DO UPDATE SET"  # noqa: S608
+CLAIM_USER = ADD_USER + f" user_id = excluded.user_id RETURNING {USER_COLUMNS}"
 """Locks and returns a row; one that exists is not changed."""
-RELEASE_USER = "DELETE FROM users WHERE user_id = ? AND stamp = '' AND logged_slates = 0 AND logged_answers = 0"
+RELEASE_USER = (
+    "DELETE FROM users WHERE user_id = ? AND version = '' AND logged_slates = 0 AND logged_feedback = 0"
+    " AND logged_events IS NULL"
+)
 """Deletes a row that was inserted only to be locked."""
 SAVE_USER = ADD_USER + (
-    " stamp = excluded.stamp, n_slates = excluded.n_slates, logged_slates = excluded.logged_slates,"
-    " logged_answers = excluded.logged_answers, checksum = excluded.checksum"
+    " version = excluded.version, n_slates = excluded.n_slates, logged_slates = excluded.logged_slates,"
+    " logged_feedback = excluded.logged_feedback, updated_at = excluded.updated_at,"
+    " logged_events = excluded.logged_events, checksum = excluded.checksum"
 )
 SAVE_BELIEF = (
-    "INSERT INTO beliefs (user_id, space, covers, belief, checksum) VALUES (?, ?, ?, ?, ?)"
+    "INSERT INTO beliefs (user_id, key, covers, content, checksum) VALUES (?, ?, ?, ?, ?)"
     " ON CONFLICT (user_id) DO UPDATE SET"
-    " space = excluded.space, covers = excluded.covers, belief = excluded.belief, checksum = excluded.checksum"
+    " key = excluded.key, covers = excluded.covers, content = excluded.content, checksum = excluded.checksum"
 )
 DISCARD_BELIEF = "DELETE FROM beliefs WHERE user_id = ? AND covers > ?"
-ADD_SLATE = (
-    "INSERT INTO slates (slate_id, user_id, number, created_at, catalog, policy, items, variety, status, closed_at,"
-    " checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-UPDATE_SLATE = "UPDATE slates SET status = ?, closed_at = ?, checksum = ? WHERE slate_id = ?"
-ADD_FEEDBACK = (
-    "INSERT INTO answers (event_id, slate_id, user_id, clicked, retracted, final, received_at, checksum)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+ADD_SLATE = f"INSERT INTO slates ({SLATE_COLUMNS}, choice) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+UPDATE_SLATE = "UPDATE slates SET status = ?, closed_at = ?, checksum = ? WHERE user_id = ? AND number = ?"
+ADD_FEEDBACK = f"INSERT INTO feedback ({FEEDBACK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+ADD_EVENT = f"INSERT INTO events ({EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+SAVE_FIT = (
+    "INSERT INTO fits (name, fitted_at, content, checksum) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
+    " fitted_at = excluded.fitted_at, content = excluded.content, checksum = excluded.checksum"
 )
 COUNT = (
     "INSERT INTO counts (user_id, policy, slates, shown, clicks, variety) VALUES (?, ?, ?, ?, ?, ?)"
@@ -60,6 +84,7 @@ COUNT = (
     " slates = counts.slates + excluded.slates, shown = counts.shown + excluded.shown,"
     " clicks = counts.clicks + excluded.clicks, variety = counts.variety + excluded.variety"
 )
+COUNTS_OF = "SELECT policy, slates, shown, clicks, variety FROM counts WHERE user_id = ? ORDER BY policy"
 TOTALS = (
     "SELECT policy, count(*), sum(slates), sum(shown), sum(clicks), sum(variety), sum(1.0 * shown * shown),"
     " sum(1.0 * clicks * clicks), sum(1.0 * clicks * shown), sum(1.0 * slates * slates),"
@@ -67,8 +92,9 @@ TOTALS = (
 )
 FORGET = (
     "DELETE FROM slates WHERE user_id = ? RETURNING 1",
-    "DELETE FROM answers WHERE user_id = ? RETURNING 1",
+    "DELETE FROM feedback WHERE user_id = ? RETURNING 1",
+    "DELETE FROM events WHERE user_id = ? RETURNING 1",
     "DELETE FROM counts WHERE user_id = ? RETURNING 1",
     "DELETE FROM beliefs WHERE user_id = ? RETURNING 1",
-    "DELETE FROM users WHERE user_id = ? RETURNING nullif(stamp, '')",
+    "DELETE FROM users WHERE user_id = ? RETURNING nullif(version, '')",
 )
