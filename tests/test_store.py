@@ -14,14 +14,16 @@ import pytest
 from slatewise.store import Store, StoreError, StoreUnavailableError, open_store
 from slatewise.store.protocol import (
     CLOSED,
+    START,
     WITHDRAWN,
     BeliefRecord,
+    FitRecord,
     PolicyCounts,
     SlateRecord,
     Transaction,
     UserRecord,
 )
-from tests.support.store_rows import NASTY, answer, at_once, belief, do, emptied, fill, one_more, slate, user_row
+from tests.support.store_rows import NASTY, answer, at_once, belief, do, emptied, event, fill, one_more, slate, user_row
 
 KINDS = ["memory", "sqlite", "postgresql"]
 
@@ -44,7 +46,9 @@ def store(url: str) -> Iterator[Store]:
 
 def everything(store: Store, user: str) -> Any:
     """All that a store says of a user."""
-    return store.read(lambda t: (t.lock(user), t.slates_of(user), t.feedback_of(user), t.belief(user)))
+    user_row, *log = store.read(lambda t: (t.lock(user), t.slates_of(user), t.feedback_of(user), t.belief(user)))
+    events, choices = store.read(lambda t: (t.events_of(user), t.choices_of(user)))
+    return (user_row, *log, *filter(None, (events, choices)))
 
 
 def test_a_user_never_seen_is_empty(store: Store) -> None:
@@ -83,9 +87,9 @@ def test_slates_by_number_and_answers_by_arrival(store: Store) -> None:
     for number in (2, 0, 1):
         do(store, methodcaller("add_slate", slate("u", number)))
     given = enumerate((("z", 1), ("a", 0), ("m", 1), ("b", 2)))
-    events = [answer("u", number, event, received_at=float(at)) for at, (event, number) in given]
-    for event in events:
-        do(store, methodcaller("add_feedback", event))
+    events = [answer("u", number, name, received_at=float(at)) for at, (name, number) in given]
+    for one in events:
+        do(store, methodcaller("add_feedback", one))
     do(store, lambda t: t.add_slate(slate("v", 0)))
     do(store, lambda t: t.add_feedback(answer("v", 0)))
     _, slates, answers, _ = everything(store, "u")
@@ -93,6 +97,79 @@ def test_slates_by_number_and_answers_by_arrival(store: Store) -> None:
     assert answers == events
     assert store.read(lambda t: t.feedback_on(slate("u", 1))) == [events[0], events[2]]
     assert store.read(lambda t: t.feedback_on(slate("u", 1), events[3].event_id)) == [events[0], events[2], events[3]]
+
+
+def test_feedback_comes_back_with_what_was_seen_graded_and_disliked(store: Store) -> None:
+    said = [
+        answer("u", 0, received_at=1.0, seen=(), values=((0, 0.1 + 0.2), ("0", 1.0))),
+        answer("u", 1, received_at=2.0, seen=(1, "1", 2**70), disliked=("ü\n",)),
+        answer("u", 2, received_at=3.0, values=((-1, 0.0),), disliked=(2,)),
+    ]
+    for one in said:
+        do(store, methodcaller("add_feedback", one))
+    assert everything(store, "u")[2] == said
+
+
+def test_events_come_back_by_arrival_and_page_by_page(store: Store) -> None:
+    events = [event("u", n, received_at=float(n // 3), value=None if n % 2 else n / 7) for n in range(8)]
+    for one in reversed(events):
+        do(store, methodcaller("add_event", one))
+    do(store, lambda t: t.add_event(event("v", 0)))
+    assert store.read(lambda t: t.events_of("u")) == events
+    assert store.read(lambda t: t.event("u", "event 3 of u")) == events[3]
+    assert store.read(lambda t: t.event("v", "event 3 of u")) is None
+    pages, after = list[Any](), START
+    while page := store.read(lambda t, after=after: t.events_of("u", after, 3)):  # type: ignore[misc]
+        pages.append(page)
+        after = (page[-1].received_at, page[-1].event_id)
+    assert [one for page in pages for one in page] == events
+    assert [len(page) for page in pages] == [3, 3, 2]
+    assert store.read(lambda t: t.events_of("u", (1.0, ""))) == events[3:]
+    with pytest.raises(StoreError):
+        do(store, lambda t: t.add_event(events[0]))
+
+
+def test_the_same_event_id_of_two_users_is_two_events(store: Store) -> None:
+    for user in ("u", "v"):
+        do(store, methodcaller("add_feedback", answer(user, 0, event_id="one")))
+        do(store, methodcaller("add_event", event(user, 0, event_id="one")))
+    assert [len(store.read(methodcaller("feedback_of", user))) for user in ("u", "v")] == [1, 1]
+    assert [len(store.read(methodcaller("events_of", user))) for user in ("u", "v")] == [1, 1]
+
+
+def test_slates_and_how_they_were_chosen_page_by_page(store: Store) -> None:
+    choices = [{"k": n, "of": ["ü", 0.1 + 0.2, None, {"a": [n]}]} if n != 2 else None for n in range(5)]
+    for number, choice in enumerate(choices):
+        do(store, methodcaller("add_slate", slate("u", number), choice))
+    kept = {number: choice for number, choice in enumerate(choices) if choice is not None}
+    assert store.read(lambda t: t.choices_of("u")) == kept
+    assert store.read(lambda t: t.choices_of("u", 1, 2)) == {1: kept[1], 3: kept[3]}
+    assert store.read(lambda t: t.slates_of("u", 2)) == [slate("u", n) for n in (2, 3, 4)]
+    assert store.read(lambda t: t.slates_of("u", 1, 2)) == [slate("u", n) for n in (1, 2)]
+    assert store.read(lambda t: t.slates_of("u", 9)) == []
+
+
+def test_a_request_id_is_unique_to_its_user(store: Store) -> None:
+    for user in ("u", "v"):
+        do(store, methodcaller("add_slate", slate(user, 0, request_id="r")))
+        assert store.read(lambda t, user=user: t.slate_of_request(user, "r")) == slate(user, 0, request_id="r")  # type: ignore[misc]
+    do(store, lambda t: t.add_slate(slate("u", 1)))
+    assert store.read(lambda t: t.slate_of_request("u", "other")) is None
+
+
+@pytest.mark.parametrize(("at", "position"), [(0.5, 0), (1.0, 1), (2.5, 2), (3.0, 3), (9.0, 3)])
+def test_the_position_of_an_event_is_after_the_slates_before_it(store: Store, at: float, position: int) -> None:
+    for number in range(3):
+        do(store, methodcaller("add_slate", slate("u", number, created_at=number + 1.0)))
+    assert store.read(lambda t: t.position_at("u", at)) == position
+
+
+def test_fits_are_replaced_by_name(store: Store) -> None:
+    for fitted_at in (1.5, 2.5):
+        fit = FitRecord("attention", fitted_at, {"curve": [1.0, 0.1 + 0.2], "of": "ü"})
+        do(store, methodcaller("save_fit", fit))
+        assert store.read(lambda t: t.fit("attention")) == fit
+    assert store.read(lambda t: t.fit("other")) is None
 
 
 def test_a_slate_changes_status_and_time(store: Store) -> None:
@@ -207,6 +284,9 @@ def test_forgetting_removes_one_user_and_all_of_them(store: Store) -> None:
     fill(store, ["u", "v"])
     for user in ("u", "v"):
         do(store, methodcaller("count", user, "dc2b", PolicyCounts(1, 10, 2, 0.5)))
+        do(store, methodcaller("add_event", event(user, 0)))
+        do(store, methodcaller("add_slate", slate(user, 3), {"k": 1}))
+        assert store.read(methodcaller("counts_of", user)) == {"dc2b": PolicyCounts(1, 10, 2, 0.5)}
     kept = everything(store, "v")
     assert do(store, lambda t: t.forget("u")) is True
     assert everything(store, "u") == (UserRecord("u"), [], [], BeliefRecord("u"))
@@ -227,6 +307,7 @@ WRITES: dict[str, Callable[[Transaction], Any]] = {
     "add_slate": lambda t: t.add_slate(slate("u", 3)),
     "update_slate": lambda t: t.update_slate(slate("u", 0).with_status(CLOSED, 1.0)),
     "add_feedback": lambda t: t.add_feedback(answer("u", 0, "again")),
+    "add_event": lambda t: t.add_event(event("u", 0)),
     "count": lambda t: t.count("u", "dc2b", PolicyCounts(1, 1, 1, 1.0)),
     "forget": lambda t: t.forget("u"),
 }

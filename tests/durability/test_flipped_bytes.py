@@ -14,7 +14,7 @@ from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.model_files import MANIFEST
 from slatewise.recommender import Recommender
 from slatewise.store import StoreError, open_store, rows, sql
-from slatewise.store.protocol import BeliefRecord, UserRecord
+from slatewise.store.protocol import BeliefRecord
 from tests.durability.conftest import make_catalog
 from tests.support.served import Caller, Place, start, start_by_command
 
@@ -89,11 +89,7 @@ def test_no_flipped_byte_of_the_store_is_served(truth: Truth, tmp_path: Path, ca
 
 
 def test_without_checksums_flipped_bytes_are_served(truth: Truth, tmp_path: Path, catalog: Catalog) -> None:
-    def trusting(values: rows.Values) -> Any:
-        user, version, n_slates, logged_slates, logged_feedback, _ = values
-        return UserRecord(user, version, n_slates), (logged_slates, logged_feedback)
-
-    with patch.object(rows, "_is_intact", lambda *_: True), patch.object(sql, "user_record", trusting):
+    with patch.object(rows, "_is_intact", lambda *_: True):
         assert any(flips(truth, tmp_path, catalog))
 
 

@@ -9,7 +9,7 @@ import psycopg
 import psycopg.sql
 
 from slatewise.store import Store
-from slatewise.store.protocol import BeliefRecord, FeedbackRecord, SlateRecord, Transaction, UserRecord
+from slatewise.store.protocol import BeliefRecord, EventRecord, FeedbackRecord, SlateRecord, Transaction, UserRecord
 from tests.support.postgres import Server
 
 NASTY = [
@@ -39,6 +39,13 @@ def answer(user: str, number: int, event: str = "", **changes: Any) -> FeedbackR
     return FeedbackRecord(
         **{"event_id": event_id, "slate_id": f"slate {number} of {user}", "user": user, **given, **changes}
     )
+
+
+def event(user: str, number: int, **changes: Any) -> EventRecord:
+    """Something that the user of such a slate did elsewhere."""
+    given = {"item": (number, "ü\n")[number % 2], "kind": "rating", "value": -0.1 - 0.2, "at": 1e9 + number / 3}
+    given |= {"received_at": 2e9 + number / 7, "position": number}
+    return EventRecord(**{"event_id": f"event {number} of {user}", "user": user, **given, **changes})
 
 
 def user_row(user: str) -> UserRecord:

@@ -38,7 +38,7 @@ from slatewise.recommender.types import (
     UserView,
 )
 from slatewise.store import Store, StoreDamagedError, open_store
-from slatewise.store.export import export_user
+from slatewise.store.export import WrongPageError, export_user
 from slatewise.store.protocol import CLOSED, ItemId, Transaction, UserRecord
 
 __all__ = [
@@ -409,7 +409,7 @@ class Recommender:
         check_id("user", user)
         try:
             content = export_user(self.store, user, after, limit)
-        except ValueError as error:
+        except WrongPageError as error:
             raise RequestError(str(error)) from None
         if content is None:
             raise RequestError("nothing is kept about this user")

@@ -13,11 +13,15 @@ Section = Callable[[Transaction, str, Any, int | None], tuple[Rows, Any]]
 """Returns rows after a position, at most so many, and the position of the last."""
 
 
+class WrongPageError(ValueError):
+    """What was given as the end of the last page is none."""
+
+
 def export_user(store: Store, user: str, after: str | None = None, limit: int | None = None) -> dict[str, Any] | None:
     """Return the slates of a user, the feedback on them and the events from elsewhere; None if there is nothing.
 
     With a limit, `next` is what to pass as `after` for the next page, None on the last one. A wrong `after` is a
-    ValueError.
+    WrongPageError.
     """
     start, position = ("slates", None) if after is None else _position(after)
     content = store.read(lambda transaction: _page(transaction, user, (start, position), limit))
@@ -69,7 +73,7 @@ def _position(after: str) -> tuple[str, Any]:
     except (ValueError, TypeError):
         is_known = False
     if not is_known or section not in SECTIONS:
-        raise ValueError("`after` is not the `next` of an earlier page")
+        raise WrongPageError("`after` is not the `next` of an earlier page")
     return section, position
 
 

@@ -23,7 +23,9 @@ from slatewise.store.records import (
 __all__ = [
     "CLOSED",
     "OPEN",
+    "START",
     "WITHDRAWN",
+    "Arrival",
     "BeliefRecord",
     "Choice",
     "EventRecord",
