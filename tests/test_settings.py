@@ -97,7 +97,10 @@ MISTAKES = {
     "out of range": ('catalog = "c"\nport = 70000', "the setting 'port' cannot be used"),
     "not a list": ('catalog = "c"\nallowed_hosts = 5', "the setting 'allowed_hosts' cannot be used"),
     "no catalog": ("port = 1", "no catalog is given; use --catalog DIR"),
-    "replaced": ('catalog = "c"\nbody_timeout = 1', "no longer needed: request_timeout limits the time of a whole request"),
+    "replaced": (
+        'catalog = "c"\nbody_timeout = 1',
+        "no longer needed: request_timeout limits the time of a whole request",
+    ),
     "removed": ('catalog = "c"\nchooser = true', "sets 'chooser', which is no longer needed: slates are now chosen in"),
     "unknown key of a policy": (
         'catalog = "c"\n[policies.main]\nshares = 1',

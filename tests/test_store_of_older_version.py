@@ -52,7 +52,7 @@ def copy_to_postgres(old: sqlite3.Connection, server: Server) -> None:
             names = [column[0] for column in cursor.description if column[0] != "arrival"]
             places = ", ".join("%s" for _ in names)
             rows = old.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall()  # noqa: S608
-            connection.cursor().executemany(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})", rows)  # type: ignore[arg-type]  # noqa: S608
+            connection.cursor().executemany(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})", rows)  # noqa: S608
 
 
 @pytest.fixture
