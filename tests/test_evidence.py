@@ -30,11 +30,13 @@ def by_loops(attention: Attention, reactions: Reactions) -> list[list[tuple[int,
         last = max((place for place, has_value in enumerate(reacted) if has_value), default=-1)
         row: list[tuple[int, float, float, float] | None] = []
         for place, (item, value) in enumerate(zip(items, values, strict=True)):
-            known = {"all": True, "until-last-click": place <= last, "curve": True}[attention.rule]
+            above = place <= last or attention.curve != ()
+            known = {"all": True, "until-last-click": above, "curve": True}[attention.rule]
             if item < 0 or not (reacted[place] or (seen[place] if is_told else known)):
                 row.append(None)
                 continue
-            certain = is_told or attention.rule != "curve" or value == 0.0
+            by_place = {"all": False, "until-last-click": place > last, "curve": True}[attention.rule]
+            certain = is_told or not by_place or value == 0.0
             examined = 1.0 if certain else CURVE[min(place, 2)]
             if reacted[place]:
                 row.append((item, value, 1.0, examined))
@@ -44,11 +46,13 @@ def by_loops(attention: Attention, reactions: Reactions) -> list[list[tuple[int,
     return rows
 
 
-@pytest.mark.parametrize("rule", ATTENTION_RULES)
+@pytest.mark.parametrize(
+    ("rule", "curve"), [("all", ()), ("until-last-click", ()), ("until-last-click", CURVE), ("curve", CURVE)]
+)
 @given(seed=SEEDS, skip_weight=st.sampled_from([0.0, 0.3, 1.0]))
 @settings(max_examples=40, deadline=None)
-def test_every_rule_by_loops(rule: str, seed: int, skip_weight: float) -> None:
-    attention, reactions = Attention(rule, skip_weight, CURVE), random_reactions(seed)
+def test_every_rule_by_loops(rule: str, curve: tuple[float, ...], seed: int, skip_weight: float) -> None:
+    attention, reactions = Attention(rule, skip_weight, curve), random_reactions(seed)
     evidence = attention.evidence(reactions)
     for user, row in enumerate(by_loops(attention, reactions)):
         for place, expected in enumerate(row):

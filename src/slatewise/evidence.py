@@ -97,8 +97,9 @@ class Attention:
     Parameters
     ----------
     rule : str
-        A key of `ATTENTION_RULES`, for slates of which the client did not say what was seen: `all` was looked at,
-        everything `until-last-click`, or each place with the probability in `curve`.
+        A key of `ATTENTION_RULES`, for slates of which the client did not say what was seen: `all` was looked at;
+        everything `until-last-click`, and what is below it with the probability in `curve` (without one it teaches
+        nothing); or each place with the probability in `curve`.
     skip_weight : float
         The weight of an item that was seen and not clicked; a dislike always weighs 1.
     curve : tuple of float
@@ -163,11 +164,13 @@ def _everything(_attention: Attention, reactions: Reactions) -> tuple[Booleans, 
     return np.ones(reactions.items.shape, dtype=np.bool_), np.ones(reactions.items.shape)
 
 
-def _until_last_click(_attention: Attention, reactions: Reactions) -> tuple[Booleans, Floats]:
-    """Users look from the top to the last item they reacted to; what is below is unknown."""
+def _until_last_click(attention: Attention, reactions: Reactions) -> tuple[Booleans, Floats]:
+    """Users look from the top to the last item they reacted to; what is below is left to the curve, or unknown."""
     from_below = reactions.has_value[:, ::-1]
     seen = np.logical_or.accumulate(from_below, axis=1)[:, ::-1]
-    return seen, np.ones(seen.shape)
+    if not attention.curve:
+        return seen, np.ones(seen.shape)
+    return np.ones(seen.shape, dtype=np.bool_), np.where(seen, 1.0, attention.examination(seen.shape[1]))
 
 
 def _by_place(attention: Attention, reactions: Reactions) -> tuple[Booleans, Floats]:

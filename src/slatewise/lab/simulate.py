@@ -1,36 +1,66 @@
-"""Test users answer slates: five rounds of ten items, a click on whatever they are known to like (DESIGN 1.6)."""
+"""Test users answer slates: five rounds of ten items, in the paper with a click on whatever they are known to like."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from slatewise.data.dataset import Dataset
-from slatewise.evidence import Evidence
+from slatewise.evidence import Attention, Evidence, Reactions
+from slatewise.lab.click_models import ClickModel, everything
 from slatewise.policies.protocol import Policy, Slates
 from slatewise.randomness import Streams, user_keys
 
 CHUNK_CELLS = 2_000_000
 MOST_USERS = 2_000
 LEAST_PROBABILITY = 1e-9
+SALT = "clicks of "
+
+
+@dataclass(frozen=True)
+class Audience:
+    """What people look at and click, and what a policy learns of it: what was seen is told, or left to `attention`."""
+
+    click_model: ClickModel = everything
+    attention: Attention = field(default_factory=Attention)
+    tells_seen: bool = False
+
+    def evidence(self, answers: "Answers") -> Evidence:
+        """Return what a policy learns from answers."""
+        told = np.full(len(answers.clicks), self.tells_seen)
+        value = np.where(answers.clicks, 1.0, np.nan)
+        return self.attention.evidence(Reactions(answers.slates.items, value, answers.seen, told))
 
 
 @dataclass(frozen=True)
 class Session:
-    """How long each person is asked: rounds of k items; the seed of every random draw."""
+    """How long each person is asked: rounds of k items; the seed of every random draw; and who looks at what."""
 
     rounds: int = 5
     k: int = 10
     seed: int = 0
+    audience: Audience | None = None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Slates and, each (n_users, k), what users like of them, saw and clicked."""
+
+    slates: Slates
+    liked: NDArray[np.bool_]
+    seen: NDArray[np.bool_]
+    clicks: NDArray[np.bool_]
 
 
 def simulate(policy: Policy, people: Dataset, session: Session | None = None, chunk: int | None = None) -> pl.DataFrame:
     """Let every person of a data set answer a policy; return one flat record per shown item.
 
-    Columns: user, round, position, item, clicked, log_probability, diversity_gain. Users are worked on in chunks,
-    bounded by memory; neither their size nor the order of users changes any record.
+    Columns: user, round, position, item, clicked, log_probability, diversity_gain; with an audience also liked and
+    seen, which are otherwise the same as clicked and true. Users are worked on in chunks, bounded by memory; neither
+    their size nor the order of users changes any record.
     """
     session = session or Session()
     size = chunk or users_at_once(people.n_items)
@@ -48,17 +78,19 @@ def users_at_once(n_items: int) -> int:
 
 def _answer(policy: Policy, people: Dataset, users: NDArray[np.int64], session: Session) -> pl.DataFrame:
     """Run all rounds for one chunk of users."""
-    liked = _liked(people, users)
+    liked, audience = _liked(people, users), session.audience or Audience()
     available = np.ones_like(liked)
-    keys = user_keys(people.user_ids[users].tolist())
+    ids = people.user_ids[users].tolist()
+    keys, keys_of_clicks = user_keys(ids), user_keys(f"{SALT}{user}" for user in ids)
     state, shown = policy.start(len(users)), []
     for number in range(session.rounds):
         for step, k in _steps(policy, number, session.k):
             slates = policy.select(state, available, k, Streams(session.seed, keys, step))
-            clicks = np.take_along_axis(liked, np.maximum(slates.items, 0), axis=1) & (slates.items >= 0)
-            state = policy.update(state, Evidence.of_clicks(slates.items, clicks))
+            is_liked = np.take_along_axis(liked, np.maximum(slates.items, 0), axis=1) & (slates.items >= 0)
+            clicks, seen = audience.click_model(is_liked, Streams(session.seed, keys_of_clicks, step))
+            shown.append(Answers(slates, is_liked, seen, clicks))
+            state = policy.update(state, audience.evidence(shown[-1]))
             _withdraw(available, slates.items)
-            shown.append((slates, clicks))
     return _records(users, session, shown)
 
 
@@ -84,20 +116,27 @@ def _withdraw(available: NDArray[np.bool_], items: NDArray[np.int64]) -> None:
     available[users, items[users, positions]] = False
 
 
-def _records(users: NDArray[np.int64], session: Session, shown: list[tuple[Slates, NDArray[np.bool_]]]) -> pl.DataFrame:
+def _records(users: NDArray[np.int64], session: Session, shown: list[Answers]) -> pl.DataFrame:
     """Lay all slates out flat, by user, round and position; positions without an item leave no record."""
-    items = np.concatenate([slates.items for slates, _ in shown], axis=1).ravel()
-    probability = np.concatenate([slates.probability for slates, _ in shown], axis=1).ravel()
+    probability = _flat([answers.slates.probability for answers in shown])
     rounds, positions = np.divmod(np.arange(session.rounds * session.k), session.k)
     frame = pl.DataFrame(
         {
             "user": np.repeat(users.astype(np.int32), len(rounds)),
             "round": np.tile(rounds.astype(np.int16), len(users)),
             "position": np.tile(positions.astype(np.int16), len(users)),
-            "item": items.astype(np.int32),
-            "clicked": np.concatenate([clicks for _, clicks in shown], axis=1).ravel(),
+            "item": _flat([answers.slates.items for answers in shown]).astype(np.int32),
+            "clicked": _flat([answers.clicks for answers in shown]),
             "log_probability": np.log(np.maximum(probability, LEAST_PROBABILITY)).astype(np.float32),
-            "diversity_gain": np.concatenate([s.diversity_gain for s, _ in shown], axis=1).ravel().astype(np.float32),
+            "diversity_gain": _flat([answers.slates.diversity_gain for answers in shown]).astype(np.float32),
         }
     )
+    if session.audience is not None:
+        seen, liked = (_flat([getattr(answers, name) for answers in shown]) for name in ("seen", "liked"))
+        frame = frame.with_columns(liked=pl.Series(liked), seen=pl.Series(seen))
     return frame.filter(pl.col("item") >= 0).with_columns(pl.col("log_probability").fill_nan(None))
+
+
+def _flat(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Join arrays (n_users, k) of one round after the other, user by user."""
+    return np.concatenate(parts, axis=1).ravel()
