@@ -8,8 +8,9 @@ from slatewise.catalog import Catalog
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import Dataset
 from slatewise.data.synthetic import WorldSize, make_world
-from slatewise.evidence import Evidence
-from slatewise.lab.simulate import CHUNK_CELLS, Session, simulate, users_at_once
+from slatewise.evidence import Attention, Evidence
+from slatewise.lab.click_models import CLICK_MODELS
+from slatewise.lab.simulate import CHUNK_CELLS, Audience, Session, simulate, users_at_once
 from slatewise.policies import POLICIES, make_policy
 from slatewise.randomness import Streams, user_keys
 
@@ -40,6 +41,40 @@ def test_records_by_a_loop_over_people(name: str, catalog: Catalog) -> None:
                     rows.append((user, number, position + place, item, item in liked))
     records = simulate(policy, WORLD.dataset, session)
     assert records.select("user", "round", "position", "item", "clicked").rows() == rows
+
+
+def test_people_who_look_at_everything_leave_the_records_of_the_paper(catalog: Catalog) -> None:
+    policy = make_policy("dc2b-calibrated", catalog)
+    plain = simulate(policy, WORLD.dataset, Session(rounds=3, k=4))
+    records = simulate(policy, WORLD.dataset, Session(rounds=3, k=4, audience=Audience()))
+    assert records["seen"].all()
+    assert records["liked"].equals(records["clicked"].rename("liked"))
+    assert records.drop("liked", "seen").equals(plain)
+
+
+@pytest.mark.parametrize("tells_seen", [True, False])
+def test_an_audience_by_a_loop_over_people(tells_seen: bool, catalog: Catalog) -> None:
+    """One person at a time: the click model draws by (seed, user, step), and only what counts as seen is learned."""
+    policy, attention = make_policy("dc2b-calibrated", catalog), Attention("until-last-click", 0.4)
+    rows = []
+    for user in range(20):
+        liked = set(WORLD.dataset.items[WORLD.dataset.users == user].tolist())
+        state, available = policy.start(1), np.ones((1, 40), dtype=bool)
+        for step in (0, 5, 10):
+            [items] = policy.select(state, available, 5, Streams(2, user_keys([user]), step)).items
+            draws = Streams(2, user_keys([f"clicks of {user}"]), step).uniform(5)[0]
+            seen = [draw < 1 / place for place, draw in enumerate(draws, start=1)]
+            clicks = [is_seen and item in liked for is_seen, item in zip(seen, items.tolist(), strict=True)]
+            last = max((place for place in range(5) if clicks[place]), default=-1)
+            known = seen if tells_seen else [place <= last for place in range(5)]
+            value, weight = np.array([clicks], dtype=np.float64), np.where([clicks], 1.0, 0.4)
+            learned = Evidence(np.where([known], items, -1), value, weight, np.ones((1, 5)))
+            state = policy.update(state, learned)
+            available[0, items] = False
+            rows += [(user, items[place], items[place] in liked, seen[place], clicks[place]) for place in range(5)]
+    audience = Audience(CLICK_MODELS["1/r"], attention, tells_seen)
+    records = simulate(policy, WORLD.dataset.take(range(20)), Session(rounds=3, k=5, seed=2, audience=audience))
+    assert records.select("user", "item", "liked", "seen", "clicked").rows() == rows
 
 
 def test_nothing_is_shown_twice_and_the_catalogue_may_run_out(catalog: Catalog) -> None:

@@ -186,6 +186,12 @@ ATTENTION_RULES: dict[str, Rule] = {
 }
 """What was looked at if the client does not say."""
 
+SERVICE_DEFAULT = Attention("until-last-click", skip_weight=0.3, curve=(0.5,))
+"""What a service assumes before it has fitted anything: safe in every world of `slatewise reproduce attention`.
+
+Both numbers were chosen on validation users; the rule of the laboratory is `Attention()`, that of the paper.
+"""
+
 
 @compiled
 def _count_rounds(items: Integers, weight: Floats, rounds: Integers) -> None:
