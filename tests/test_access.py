@@ -175,7 +175,7 @@ def test_the_log_tells_neither_keys_nor_people_nor_bodies(tmp_path: Path) -> Non
         service.client.get("/v1/users/mallory")
         service.client.get("/v1/users/mallory")
         service.client.get("/payload-marker?key=payload-marker")
-    text = service.logged.getvalue()
+    text = service.logged.getvalue().decode()
     assert len(service.lines) == 6
     for secret in (key, key[12:], "mallory", "payload-marker", slate["slate_id"], "authorization"):
         assert secret not in text

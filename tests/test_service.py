@@ -259,7 +259,7 @@ def test_trouble_inside_stays_inside(tmp_path: Path, error: Exception, status: i
         assert response.json()["request_id"] == response.headers["x-request-id"]
         assert ("retry-after" in response.headers) == (status in (503, 507))
     assert batch.json()["results"][0]["error"]["status"] == status
-    assert "secret-word" not in slate.text + feedback.text + batch.text + service.logged.getvalue()
+    assert "secret-word" not in slate.text + feedback.text + batch.text + service.logged.getvalue().decode()
     failures = [line for line in service.lines if line["event"] == "failure"]
     assert len(failures) == (3 if kind == "internal" else 0)
     assert all(line["kind"] == type(error).__name__ and line["at"] for line in failures)
@@ -274,7 +274,7 @@ def test_trouble_on_a_route_without_a_body_stays_inside_too(service: Local, monk
     assert response.status_code == response.json()["status"] == 500
     assert response.headers["content-type"] == "application/problem+json"
     assert response.json()["request_id"] == response.headers["x-request-id"]
-    assert "secret-word" not in response.text + service.logged.getvalue()
+    assert "secret-word" not in response.text + service.logged.getvalue().decode()
     assert [line["event"] for line in service.lines] == ["failure", "request"]
 
 

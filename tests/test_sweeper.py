@@ -14,14 +14,13 @@ import pytest
 
 from slatewise.recommender import Recommender
 from slatewise.recommender.expiry import MOST_COUNTED, PORTION
-from slatewise.service.logs import Log
 from slatewise.service.metrics import Metrics
 from slatewise.service.sweeper import IDLE, INTERVAL, START_OVER, Sweeper, pause
 from slatewise.store import StoreDamagedError, open_store
 from slatewise.store.memory import MemoryStore
 from slatewise.store.protocol import Transaction
 from tests.support.recommending import Clock, WrappedStore, make_catalog
-from tests.support.serving import local
+from tests.support.serving import local, written_at_once
 from tests.support.store_rows import slate
 
 CATALOG = make_catalog(10)
@@ -86,12 +85,12 @@ class World:
     """A sweeper in a time of its own, and visitors who ask for slates and never answer."""
 
     def __init__(self, seconds: float = 0.0005) -> None:
-        self.clock, self.logged = Clock(), io.StringIO()
+        self.clock, self.logged = Clock(), io.BytesIO()
         self.store = QueueingStore(self.clock, seconds)
         self.recommender = Recommender(CATALOG, store=self.store, reward_wait=WAIT, clock=self.clock)
         self.metrics, self.created = Metrics(), 0
         expired = self.recommender.expired_slates()
-        self.sweeper = Sweeper(expired, self.metrics, Log(file=self.logged), self.clock)
+        self.sweeper = Sweeper(expired, self.metrics, written_at_once(self.logged), self.clock)
 
     def add(self, number: int, age: float = 2 * WAIT) -> None:
         rows = [slate(f"u{self.created + at}", 0, created_at=self.clock.now - age) for at in range(number)]
@@ -175,7 +174,7 @@ def test_slates_that_cannot_be_closed_hold_up_nobody_and_are_tried_again_later()
     world.run(0.8 * START_OVER)
     assert world.closed == 50
     assert {world.store.tried[user] for user in world.store.damaged} == {1}
-    assert world.logged.getvalue().count("StoreDamagedError") == 3 * PORTION
+    assert world.logged.getvalue().count(b"StoreDamagedError") == 3 * PORTION
     world.store.damaged = set()
     world.run(0.4 * START_OVER)
     assert world.closed == 50 + 3 * PORTION
@@ -211,7 +210,7 @@ def test_a_store_that_is_down_is_asked_again_a_little_later() -> None:
     world.add(3)
     world.store.memory.is_closed = True
     assert world.sweeper.step() == IDLE
-    assert "StoreUnavailableError" in world.logged.getvalue()
+    assert b"StoreUnavailableError" in world.logged.getvalue()
     world.store.memory.is_closed = False
     world.sweeper.step()
     assert world.closed == 3

@@ -82,7 +82,7 @@ class Local:
     app: Starlette
     client: Client
     recommender: Recommender
-    logged: io.StringIO
+    logged: io.BytesIO
 
     @property
     def state(self) -> ServiceState:
@@ -94,6 +94,13 @@ class Local:
         return [json.loads(line) for line in self.logged.getvalue().splitlines()]
 
 
+def written_at_once(logged: io.BytesIO) -> Log:
+    """A log that keeps nothing back: once it is closed, lines are written by whoever logs them."""
+    log = Log(write=logged.write)
+    log.close()
+    return log
+
+
 @contextmanager
 def local(directory: Path, recommender: Recommender | None = None, **settings: Any) -> Iterator[Local]:
     """Start the service, on a memory store unless a recommender is given; its catalog is saved in the directory."""
@@ -101,9 +108,9 @@ def local(directory: Path, recommender: Recommender | None = None, **settings: A
         catalog = small_catalog()
         catalog.save(directory / "catalog")
         recommender = Recommender(catalog)
-    logged = io.StringIO()
+    logged = io.BytesIO()
     given = {"catalog": directory / "catalog", "keys": directory / "keys.json", **settings}
-    app = create_app(recommender, Settings(**given), Log(file=logged))
+    app = create_app(recommender, Settings(**given), written_at_once(logged))
     client = Client(app)
     try:
         yield Local(app, client, recommender, logged)
@@ -130,6 +137,7 @@ class Server:
     directory: Path
     arguments: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
+    stderr: int | None = None
     process: subprocess.Popen[str] | None = None
     port: int = 0
 
@@ -143,7 +151,7 @@ class Server:
             cwd=self.directory,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **self.environment},
             stdout=subprocess.PIPE,
-            stderr=self.log,
+            stderr=self.log if self.stderr is None else self.stderr,
             text=True,
             start_new_session=True,
         )

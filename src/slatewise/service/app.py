@@ -50,6 +50,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         await asyncio.to_thread(state.close)
         await asyncio.to_thread(state.recommender.close)
         state.log.event("stopped")
+        await asyncio.to_thread(state.log.close)
 
 
 async def _follow_reloads(state: ServiceState) -> None:

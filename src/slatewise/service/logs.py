@@ -1,20 +1,26 @@
 """The log: one JSON object per line on stderr, without bodies, keys or user ids."""
 
 import hashlib
+import io
 import json
 import logging
+import os
 import secrets
-import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
+from pydantic_core import to_json
 from starlette.types import Scope
+
+from slatewise.service.line_writer import LineWriter
 
 RECORD = "slatewise.record"
 """The key under which the scope of a request holds its record."""
+STDERR = 2
 
 
 @dataclass
@@ -35,15 +41,20 @@ def record_of(scope: Scope) -> RequestRecord:
     return record
 
 
+def write_to_stderr(data: bytes) -> int:
+    """Write to the process's standard error, past `sys.stderr`, which is not always it."""
+    return os.write(STDERR, data)
+
+
 class Log:
     """Writes what happens; users appear as keyed hashes, so that the lines of one user can be told to belong together.
 
-    Without a salt, one is drawn at random.
+    Without a salt, one is drawn at random. `write` takes bytes and returns how many of them it wrote.
     """
 
-    def __init__(self, salt: bytes | None = None, file: TextIO | None = None) -> None:
+    def __init__(self, salt: bytes | None = None, write: Callable[[bytes], int] = write_to_stderr) -> None:
         self.salt = hashlib.blake2b(salt).digest() if salt else secrets.token_bytes(32)
-        self.file = file or sys.stderr
+        self.writer = LineWriter(write)
 
     def request(self, record: RequestRecord, method: str, route: str, seconds: float) -> None:
         """Log a request that was answered."""
@@ -74,17 +85,27 @@ class Log:
         """Return a name for a user that can be traced back to them only with the salt."""
         return hashlib.blake2b(user.encode(), digest_size=8, key=self.salt).hexdigest()
 
+    def close(self) -> None:
+        """Write what is still to be written, if that can be done soon."""
+        self.writer.close()
+
     def _write(self, level: str, event: str, /, **details: Any) -> None:
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self.file.write(json.dumps({"time": time, "level": level, "event": event, **details}) + "\n")
-        self.file.flush()
+        self.writer.put(_line({"time": time, "level": level, "event": event, **details}))
+
+
+def _line(entry: dict[str, Any]) -> bytes:
+    try:
+        return to_json(entry) + b"\n"
+    except ValueError:  # text that is not Unicode, such as the name of a file
+        return json.dumps(entry).encode() + b"\n"
 
 
 class JsonHandler(logging.Handler):
     """Sends what libraries log to the same stream of JSON."""
 
-    def __init__(self, log: Log) -> None:
-        super().__init__(logging.WARNING)
+    def __init__(self, log: Log, level: int = logging.WARNING) -> None:
+        super().__init__(level)
         self.log = log
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -94,3 +115,18 @@ class JsonHandler(logging.Handler):
             self.log.failure("-", error)
         else:
             self.log.event("library", name=record.name, said=record.getMessage())
+
+
+class LogStream(io.TextIOBase):
+    """Takes the place of `sys.stderr`, whose reader may be slow: what is printed there becomes lines of the log."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.begun = ""
+
+    def write(self, text: str) -> int:
+        """Log every line that is complete."""
+        *lines, self.begun = (self.begun + text).split("\n")
+        for line in lines:
+            self.log.event("stderr", said=line)
+        return len(text)

@@ -42,6 +42,7 @@ class Metrics:
         self.duplicates = Counter("feedback_duplicates", "Feedback events received again.", **options)
         self.late = Counter("feedback_late", "Feedback events on slates already closed.", **options)
         self.expired = Counter("slates_expired", "Slates closed for lack of feedback in time.", **options)
+        self.log_lines_dropped = Counter("log_lines_dropped", "Lines of the log that could not be written.", **options)
         self.reloads = Counter("catalog_reloads", "Catalogs loaded or refused while serving.", ["outcome"], **options)
         self.slate_rate, self.feedback_rate = Rate(), Rate()
         self.latencies = Latencies()

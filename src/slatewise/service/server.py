@@ -26,7 +26,7 @@ from slatewise.recommender import Recommender
 from slatewise.service.app import create_app
 from slatewise.service.http_protocol import GuardedProtocol
 from slatewise.service.keys import KeyRing
-from slatewise.service.logs import JsonHandler
+from slatewise.service.logs import JsonHandler, Log, LogStream
 from slatewise.service.metrics import SHARED_DIRECTORY
 from slatewise.service.places import Places
 from slatewise.service.settings import BadSettingsError, Settings
@@ -91,6 +91,7 @@ def make_app(settings: Settings, recommender: Recommender) -> Starlette:
     if SHARED_DIRECTORY in os.environ:
         state.reload_marker = Path(os.environ[SHARED_DIRECTORY]) / "catalog-reloaded"
     logging.basicConfig(handlers=[JsonHandler(state.log)], level=logging.WARNING, force=True)
+    sys.stderr = LogStream(state.log)
     GuardedProtocol.request_timeout = settings.request_timeout
     GuardedProtocol.places = Places(settings.connections, settings.connections_per_address)
     return app
@@ -139,7 +140,10 @@ def run_server(settings: Settings, listener: socket.socket, recommender: Recomme
     signal.signal(signal.SIGTERM, _exit)
     gc.collect()
     gc.freeze()  # what exists now stays: scanning it again and again would delay requests
-    uvicorn.Server(uvicorn.Config(app, **_uvicorn_options(settings))).run(sockets=[listener])
+    try:
+        uvicorn.Server(uvicorn.Config(app, **_uvicorn_options(settings))).run(sockets=[listener])
+    finally:
+        app.state.service.log.close()
 
 
 def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -153,6 +157,8 @@ def run_workers(settings: Settings) -> None:
     shared = tempfile.mkdtemp(prefix="slatewise-")
     os.environ[SHARED_DIRECTORY] = shared
     os.environ[WORKER_SETTINGS] = dump_settings(settings)
+    log = Log()
+    logging.basicConfig(handlers=[JsonHandler(log, logging.INFO)], level=logging.INFO, force=True)
     try:
         uvicorn.run(
             "slatewise.service.server:worker_app",
@@ -164,6 +170,7 @@ def run_workers(settings: Settings) -> None:
         )
     finally:
         shutil.rmtree(shared, ignore_errors=True)
+        log.close()
 
 
 def dump_settings(settings: Settings) -> str:

@@ -40,6 +40,7 @@ class ServiceState:
         salt = settings.log_salt.get_secret_value().encode() if settings.log_salt else None
         self.recommender, self.settings, self.log = recommender, settings, log or Log(salt)
         self.auth, self.metrics = _authorizer(settings), Metrics()
+        self.log.writer.on_drop = self.metrics.log_lines_dropped.inc
         self.sweeper = Sweeper(recommender.expired_slates(), self.metrics, self.log)
         self.started = time.monotonic()
         self.catalog_sha256: str | None = None
