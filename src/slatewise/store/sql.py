@@ -227,10 +227,10 @@ class SqlTransaction:
         """Insert or replace a fit."""
         self._write(statements.SAVE_FIT, fit_values(fit))
 
-    def users(self) -> list[str]:
-        """Return the ids of all users, also of one whose row was lost but who has slates."""
+    def users(self, after: str = "", limit: int | None = None) -> list[str]:
+        """Return the ids of users in order, also of one whose row was lost but who has slates."""
         try:
-            return [user for (user,) in self._run(statements.USERS, ())]
+            return [user for (user,) in self._run(statements.USERS, (after, after, after, limit or NO_LIMIT))]
         except UnicodeDecodeError:
             raise _unreadable("the id of a user") from None
 

@@ -11,14 +11,16 @@ from typing import Any
 
 import apsw
 
-from slatewise.store.protocol import Result, StoreUnavailableError, Transaction
+from slatewise.store.protocol import Result, StoreDamagedError, StoreUnavailableError, Transaction
 from slatewise.store.sql import SqlTransaction
 from slatewise.store.sqlite_checkpoints import Checkpoints
 from slatewise.store.sqlite_connection import connect_reader, connect_writer, execute
 from slatewise.store.sqlite_files import OwnedFiles, beside, check_location
+from slatewise.store.sqlite_start import check_opening, check_pages, check_wal, sign_opening
 from slatewise.store.sqlite_writer import SqliteWriter
 
 MAX_IDLE_READERS = 8
+USERS_PER_READ = 1_000
 
 
 class SqliteStore:
@@ -58,8 +60,12 @@ class SqliteStore:
         return self._read(job)
 
     def users(self) -> Iterator[str]:
-        """Iterate over the ids of all users."""
-        return iter(self._read(lambda transaction: transaction.users()))
+        """Iterate over the ids of all users, in many short reads, so that the WAL can be shortened in between."""
+        last, page = "", [""]
+        while page:
+            page = self._read(partial(SqlTransaction.users, after=last, limit=USERS_PER_READ))
+            yield from page
+            last = page[-1] if page else last
 
     def vacuum(self) -> None:
         """Rewrite the file without gaps and empty the WAL, so that no byte of a forgotten user is left."""
@@ -71,6 +77,8 @@ class SqliteStore:
         connection = self._take_reader()
         try:
             lines = [line for (line,) in execute(connection, "PRAGMA integrity_check")]
+        except StoreDamagedError as error:
+            lines = [str(error)]
         finally:
             self._give_back(connection)
         return [] if lines == ["ok"] else lines
@@ -82,6 +90,7 @@ class SqliteStore:
         """
         if self._files is not None and not self._is_closed:
             self._files.check()
+            check_opening(self._files)
         self._read(lambda transaction: transaction.fit(""))
         wal = beside(self.path, "-wal")
         return {
@@ -138,13 +147,12 @@ class SqliteStore:
 
 
 def _start_writer(files: OwnedFiles) -> SqliteWriter:
-    """Connect to the files of a store, one connection to write and one for checkpoints, and start their threads.
-
-    The empty transaction makes SQLite open the WAL, if it has not yet.
-    """
+    """Check the files of a store and connect to them, once to write and once for checkpoints, each in a thread."""
+    check_wal(files)
     connection = connect_writer(files.path)
     try:
-        execute(connection, "BEGIN IMMEDIATE; ROLLBACK")
+        check_pages(connection)
+        sign_opening(files, connection)
         files.remember()
         return SqliteWriter(connection, Checkpoints(connect_writer(files.path)), files)
     except BaseException:

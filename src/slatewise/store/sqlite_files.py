@@ -29,8 +29,11 @@ class OwnedFiles:
         self.path = path
         self.written: list[tuple[Path, os.stat_result]] = []
         """The database and its WAL as SQLite has opened them; what is written to other files of these names is lost."""
+        self.note = ""
+        """What the lock file says besides the number of the process; it outlives it."""
         self._lock = _locked_lock_file(path)
         try:
+            self.write_note(os.read(self._lock, 10_000).decode(errors="replace").partition("\n")[2])
             self._database = _locked_database(path)
         except BaseException:
             os.close(self._lock)
@@ -50,6 +53,13 @@ class OwnedFiles:
                     f"{file} was removed or replaced while it was in use; stop the service, then restore a backup"
                 )
         _refuse_links(os.fstat(self._database), self.path)
+
+    def write_note(self, note: str) -> None:
+        """Write the number of this process and a note to the lock file, and flush it to the disk."""
+        self.note = note.strip()
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n{self.note}\n".encode(), 0)
+        os.fsync(self._lock)
 
     def release(self) -> None:
         """Let another process own the store; every connection must be closed."""
@@ -79,13 +89,11 @@ def _locked_lock_file(path: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        owner = os.read(descriptor, 20).decode(errors="replace").strip() or "unknown"
+        owner = os.read(descriptor, 20).decode(errors="replace").partition("\n")[0] or "unknown"
         os.close(descriptor)
         raise StoreUnavailableError(
             f"{path} belongs to process {owner}; stop it first, or use postgresql:// for several processes"
         ) from error
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, str(os.getpid()).encode())
     return descriptor
 
 

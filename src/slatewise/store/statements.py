@@ -47,8 +47,8 @@ N_LOGGED = (
     " (SELECT count(*) FROM events WHERE user_id = ?)"
 )
 USERS = (
-    "SELECT user_id FROM users WHERE version <> '' UNION SELECT user_id FROM slates UNION SELECT user_id FROM events"
-    " ORDER BY user_id"
+    "SELECT user_id FROM users WHERE user_id > ? AND version <> '' UNION SELECT user_id FROM slates WHERE user_id > ?"
+    " UNION SELECT user_id FROM events WHERE user_id > ? ORDER BY user_id LIMIT ?"
 )
 
 ADD_USER = f"INSERT INTO users ({USER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (user_id) DO UPDATE SET"  # noqa: S608
