@@ -1,12 +1,22 @@
 """Other programs at the file of a running service: one that holds SQLite's lock, one that reads for very long."""
 
+import os
 import sqlite3
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import apsw
+import pytest
+
+from slatewise.store import sqlite, sqlite_checkpoints, sqlite_writer
+from slatewise.store.sqlite import SqliteStore
 from tests.support.served import Answer, Caller, Place, start
+from tests.support.store_rows import do, fill, one_more
 
 N_CLIENTS = 12
 
@@ -45,3 +55,111 @@ def test_a_program_that_holds_the_lock_stops_writing_only_while_it_does(place: P
             assert [caller.export(f"user {number}")["slates"][0]["number"] for number in range(3)] == [0] * 3
     finally:
         service.kill()
+
+
+READ_AND_STOP = """
+import os, signal, sys
+from slatewise.store import open_store
+def job(transaction):
+    transaction.lock("u")
+    print("reading", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+open_store(sys.argv[1], read_only=True).read(job)
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
+    """A store whose WAL is long after a few writes."""
+    monkeypatch.setattr(sqlite_writer, "CHECKPOINT_PAGES", 40)
+    monkeypatch.setattr(sqlite_checkpoints, "RESTART_PAGES", 160)
+    monkeypatch.setattr(sqlite_checkpoints, "MAX_PAGES_AT_RESTART", 80)
+    monkeypatch.setattr(sqlite_checkpoints, "LONGEST_PAUSE", 0.2)
+    opened = SqliteStore.open(str(tmp_path / "slates.db"))
+    yield opened
+    opened.close()
+
+
+@contextmanager
+def stopped_reader(store: SqliteStore) -> Iterator[None]:
+    """Another process that was stopped in the middle of reading."""
+    command = [sys.executable, "-c", READ_AND_STOP, f"sqlite:///{store.path}"]
+    reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    try:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "reading\n"
+        yield
+    finally:
+        reader.kill()
+        reader.communicate()
+
+
+def pages_left_at_restarts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows: how many pages the writer has to copy itself whenever it starts the WAL over."""
+    restart, left = sqlite_checkpoints._restart, []
+
+    def counted(connection: apsw.Connection) -> bool:
+        pages, copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        left.append(pages - copied)
+        return restart(connection)
+
+    monkeypatch.setattr(sqlite_checkpoints, "_restart", counted)
+    return left
+
+
+def write_a_lot(store: SqliteStore, n_writes: int = 150) -> None:
+    for _ in range(n_writes):
+        do(store, one_more("u", os.urandom(40_000)))
+
+
+@pytest.mark.process
+def test_the_writer_does_not_wait_for_a_reader_that_was_stopped(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It neither tries to start the WAL over nor copies it; once the reader is gone, the WAL is short again."""
+    left = pages_left_at_restarts(monkeypatch)
+    write_a_lot(store, 20)
+    with stopped_reader(store):
+        write_a_lot(store)
+        assert float(store.health()["wal_bytes"]) > 150 * 40_000
+        assert float(store.health()["checkpoint_lag_pages"]) > 160
+        n_tries = len(left)
+        write_a_lot(store)
+        assert len(left) == n_tries
+    end = time.monotonic() + 30.0
+    while float(store.health()["checkpoint_lag_pages"]) > 80 or not left[n_tries:]:
+        assert time.monotonic() < end, "the WAL was never started over"
+        do(store, one_more("u"))
+    assert max(left) <= 80 + 40
+
+
+@pytest.mark.process
+def test_a_writer_that_may_copy_everything_copies_a_long_wal(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control."""
+    monkeypatch.setattr(sqlite_checkpoints, "MAX_PAGES_AT_RESTART", 10**9)
+    left = pages_left_at_restarts(monkeypatch)
+    with stopped_reader(store):
+        write_a_lot(store)
+    assert max(left) > 160
+
+
+def test_a_list_of_users_is_read_in_many_short_reads(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two of them nobody reads, and the WAL can be started over; during one it cannot: that is the control."""
+    monkeypatch.setattr(sqlite, "USERS_PER_READ", 2)
+    names = [f"user {number}" for number in range(7)]
+    fill(store, names)
+    found = []
+    for user in store.users():
+        found.append(user)
+        do(store, one_more(user))
+        assert can_restart(store)
+    assert found == names
+    do(store, one_more("user 0"))
+    assert not store.read(lambda transaction: (transaction.lock("user 0"), can_restart(store)))[1]
+
+
+def can_restart(store: SqliteStore) -> bool:
+    assert store._writer is not None
+    return store._writer.between_commits(sqlite_checkpoints._restart).result(timeout=30)
