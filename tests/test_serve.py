@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -215,6 +216,54 @@ def test_two_workers_on_postgresql_act_as_one(tmp_path: Path) -> None:
         processes = {json.loads(line)["id"].split("-")[0] for line in server.logged().splitlines() if '"id"' in line}
         assert len(processes) == 2
         assert server.logged().count('"stopped"') == 2
+
+
+def test_workers_do_not_outlive_a_supervisor_that_was_killed(tmp_path: Path) -> None:
+    """kill -9 of the supervisor: both workers stop, and the port is free for the next."""
+    small_catalog().save(tmp_path / "catalog")
+    with throw_away_server() as database:
+        arguments = ["--store", database.url, "--workers", "2", "--port", str(free_port())]
+        with Server(tmp_path, arguments) as server:
+            assert server.process is not None
+            family = psutil.Process(server.process.pid).children(recursive=True)
+            assert len(family) >= 2
+            server.process.kill()
+            assert eventually(lambda: not any(one.is_running() and one.status() != "zombie" for one in family))
+            assert server.logged().count('"stopped"') == 2
+            socket.create_server(("127.0.0.1", server.port)).close()
+
+
+FAMILY = """
+import multiprocessing, os, sys, time
+from slatewise.service.server import exit_with_supervisor
+
+def work(follows):
+    if follows:
+        exit_with_supervisor(timeout=10)
+    time.sleep(60)
+
+if __name__ == "__main__":
+    spawn = multiprocessing.get_context("spawn")
+    children = [spawn.Process(target=work, args=(follows,)) for follows in (True, False)]
+    for child in children:
+        child.start()
+    print(*[child.pid for child in children], flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_process_follows_its_parent_only_if_it_says_so(tmp_path: Path) -> None:
+    """The negative control: without `exit_with_supervisor` a child lives on."""
+    (tmp_path / "family.py").write_text(FAMILY)
+    with subprocess.Popen([sys.executable, "family.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        follower, other = (psutil.Process(int(pid)) for pid in parent.stdout.readline().split())
+        try:
+            parent.kill()
+            assert eventually(lambda: not follower.is_running())
+            assert other.is_running()
+        finally:
+            other.kill()
 
 
 def items_served(server: Server) -> int:

@@ -4,6 +4,7 @@ import errno
 import gc
 import json
 import logging
+import multiprocessing
 import os
 import resource
 import secrets
@@ -12,6 +13,9 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
+import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -37,6 +41,8 @@ KEEP_ALIVE = 65
 BACKLOG = 2048
 OTHER_FILES = 300
 """How many files and connections of its own a server may have open, next to those of its clients."""
+LAST_SECONDS = 5
+"""What closing the store and the log may take, once pending requests have had their time."""
 WORKER_SETTINGS = "SLATEWISE_WORKER_SETTINGS"
 
 
@@ -180,7 +186,22 @@ def dump_settings(settings: Settings) -> str:
     return json.dumps({**settings.model_dump(mode="json"), **revealed})
 
 
+def exit_with_supervisor(timeout: float) -> None:
+    """Stop this process when the one that started it is gone, even by kill -9; after the timeout, stop at once."""
+    supervisor = multiprocessing.parent_process()
+    if supervisor is not None:
+        threading.Thread(target=_follow, args=(supervisor, timeout), name="slatewise-follow", daemon=True).start()
+
+
+def _follow(supervisor: BaseProcess, timeout: float) -> None:
+    supervisor.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(timeout)
+    os._exit(1)
+
+
 def worker_app() -> Starlette:
     """Create the application of one worker from the settings passed down to it."""
     settings = Settings(**json.loads(os.environ.pop(WORKER_SETTINGS)))
+    exit_with_supervisor(settings.shutdown_timeout + LAST_SECONDS)
     return make_app(settings, make_recommender(settings))
