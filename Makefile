@@ -63,7 +63,7 @@ durability: $(INSTALLED) ## kill -9, full disks, flipped bytes, a million update
 load: $(INSTALLED) ## The service under load, against its bounds
 	$(BIN)/python -m benchmarks.load $(ARGS)
 
-soak: $(INSTALLED) ## Ten minutes of load: memory, write-ahead log, latency
+soak: $(INSTALLED) ## Ten minutes of load, or ARGS=--hours=8: memory, log, latency
 	$(BIN)/python -m benchmarks.load soak $(ARGS)
 
 clean: ## Remove everything that make and the tools made

@@ -16,15 +16,16 @@ import httpx
 import pytest
 
 from benchmarks import serving_ablation
-from benchmarks.load import baseline_app, closed_loop, compare, health_probe, load_test, open_loop, soak
+from benchmarks.load import __main__ as load_main
+from benchmarks.load import baseline_app, closed_loop, compare, health_probe, load_test, open_loop, soak, sweeps
 from benchmarks.load.connection import LOST, Pool, Response, get, post
 from benchmarks.load.health_probe import Waits
 from benchmarks.load.load_test import Plan
 from benchmarks.load.open_loop import Record, Stream
-from benchmarks.load.server import HOST, Launch, check_source, save_catalog
+from benchmarks.load.server import HOST, Launch, Server, check_source, save_catalog
 from benchmarks.load.soak import Soak
 from benchmarks.load.visitors import Visitors, ignore
-from slatewise.report import markdown_table
+from slatewise.report import Table, markdown_table
 from tests.conftest import ROOT
 
 SLATE = json.dumps({"slate_id": "s", "items": [{"id": 7}, {"id": 8}, {"id": 9}]}).encode()
@@ -218,6 +219,17 @@ def test_slates_get_as_many_feedbacks_as_are_sent() -> None:
     assert sum(final for _, _, final in visitors.pending) == 300
 
 
+def test_every_second_slate_can_be_ignored() -> None:
+    visitors = Visitors("here", "visitor", events=3 / 2, ignored=1)
+    counts = []
+    for _ in range(100):
+        before = len(visitors.pending)
+        visitors.receive(Response(201, SLATE))
+        counts.append(len(visitors.pending) - before)
+    assert counts[1::2] == [0] * 50
+    assert set(counts[::2]) == {3}
+
+
 def test_preparing_fails_loudly() -> None:
     async def run() -> None:
         async with pool_of(Fake(status=500), 2) as pool:
@@ -269,7 +281,7 @@ def test_verdicts_follow_the_bounds(p99: float, failed: int, expected: int) -> N
     assert sum(row.is_met for row in rows if row.bound) == expected
 
 
-STEADY = {"resident_mb": [100.0, 101.0] * 20, "wal_mb": [16.0] * 40, "p99_ms": [10.0, 11.0] * 6}
+STEADY = {"resident_mb": [100.0, 101.0] * 20, "wal_mb": [16.0] * 40, "p99_ms": [10.0, 11.0] * 6, "closed_per_second": 9}
 
 
 @pytest.mark.parametrize(
@@ -279,7 +291,10 @@ STEADY = {"resident_mb": [100.0, 101.0] * 20, "wal_mb": [16.0] * 40, "p99_ms": [
         ({"resident_mb": [100.0 + at for at in range(40)]}, 1),
         ({"wal_mb": [10.0 * at for at in range(40)]}, 1),
         ({"p99_ms": [10.0] * 6 + [30.0] * 6}, 1),
+        ({"p99_ms": [70.0, 71.0] * 6}, 1),
         ({"failed": 1}, 1),
+        ({"closed_per_second": 0.0}, 1),
+        ({"oldest_seconds": 60.0}, 1),
     ],
 )
 def test_a_soak_that_leaks_or_drifts_is_reported(change: dict[str, Any], expected: int) -> None:
@@ -385,3 +400,60 @@ def test_a_short_soak(tmp_path: Path) -> None:
     assert min(seen.resident_mb) > 20.0
     assert max(seen.wal_mb) > 0.0
     assert seen.p99_ms
+    assert seen.closed_per_second > 0.0
+
+
+class Exited:
+    """A process that has ended."""
+
+    returncode = 3
+
+    def poll(self) -> int:
+        return self.returncode
+
+
+def test_a_soak_ends_when_the_server_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def unanswered(*_: object) -> AsyncIterator[SimpleNamespace]:
+        yield SimpleNamespace(send=lambda *_: None)
+
+    monkeypatch.setattr(soak, "connected", unanswered)
+    record = Record(Stream("all", 10.0, lambda: REQUEST, ignore), 3_600.0)
+    server = Server(cast(Any, Exited()), 1)
+    with pytest.raises(ChildProcessError, match="exited with 3"):
+        asyncio.run(soak._load(server, [record], Soak(3_600.0), lambda _: None))
+
+
+def test_results_can_be_appended_to_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "load.md"
+    page.write_text("# Load\n")
+    table = Table("soak", "", ("figure", "measured"), (("failed", "0"),))
+    monkeypatch.setitem(load_main.COMMANDS, "soak", lambda *_: ({}, table, True))
+    monkeypatch.setattr(sys, "argv", ["load", "soak", "--hours", "8", "--append", str(page)])
+    assert load_main.main() == 0
+    text = page.read_text()
+    assert text.startswith("# Load\n\n### ")
+    assert "`python -m benchmarks.load soak --hours 8" in text
+    assert "| failed | 0 |" in text
+    assert "| failed | 0 |" in capsys.readouterr().out
+
+
+def sweep_runs(*p99s: float) -> dict[str, list[dict[str, float]]]:
+    return {str(at): [{**dict.fromkeys(sweeps.FIGURES, 0.0), "slates_p99_ms": p99}] for at, p99 in enumerate(p99s)}
+
+
+@pytest.mark.parametrize(("p99s", "is_met"), [((10, 14, 12), True), ((10, 16, 12), False), ((10, 12, 16), False)])
+def test_sweeps_have_a_bound(p99s: tuple[float, ...], is_met: bool) -> None:
+    table, verdict = sweeps.outcome(Plan(150.0, 15.0), sweep_runs(*p99s))
+    assert verdict == is_met
+    assert len(table.rows) == len(sweeps.FIGURES)
+
+
+@pytest.mark.slow
+def test_a_comparison_with_and_without_sweeps_on_a_small_scale() -> None:
+    done = run_load("sweeps", "--seconds", "2", "--runs", "1", "--expired", "50")
+    without, _, restarted = json.loads(done.stdout)["sweeps"].values()
+    assert without[0]["closed_per_second"] == 0.0 < restarted[0]["closed_per_second"], done.stderr
+    assert without[0]["failed"] == restarted[0]["failed"] == 0

@@ -1,14 +1,16 @@
-"""`python -m benchmarks.load [load | soak | compare]`: the service under load, by itself or against other sources."""
+"""`python -m benchmarks.load [load | soak | sweeps | compare]`: the service under load, alone or against others."""
 
 import argparse
 import json
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.load import compare, load_test, soak
+from benchmarks.load import compare, load_test, soak, sweeps
 from benchmarks.load.compare import run_loop
 from benchmarks.load.load_test import Plan, Row
 from benchmarks.load.server import Launch, save_catalog_with
@@ -29,12 +31,23 @@ def main() -> int:
     load_before = load_average()
     with tempfile.TemporaryDirectory(prefix="slatewise-load-", dir=given.directory) as folder:
         measured, table, is_met = COMMANDS[given.command](given, Path(folder))
+    if given.append is not None:
+        with given.append.open("a", encoding="utf-8") as page:
+            page.write(_section(table, load_before))
     if given.json:
         about = {"machine": machine(), "load_before": load_before, "same_machine": True, "items": given.items}
         print(json.dumps({**about, **measured}))
     else:
         print(markdown_table(table))
     return 0 if is_met else 1
+
+
+def _section(table: Table, load_before: float) -> str:
+    """Return a table as a section of a page: when, by which command, on what, and how busy that was."""
+    about, now = machine(), datetime.now(UTC)
+    command = f"python -m benchmarks.load {shlex.join(sys.argv[1:])}"
+    origin = f"{about['processor']}, {about['cores']} cores; load average {load_before:.1f} before"
+    return f"\n### {now:%-d %B %Y, %H:%M} UTC\n\n`{command}` on {origin}.\n\n{markdown_table(table)}\n"
 
 
 def _load(given: argparse.Namespace, directory: Path) -> Outcome:
@@ -44,7 +57,7 @@ def _load(given: argparse.Namespace, directory: Path) -> Outcome:
 
 
 def _soak(given: argparse.Namespace, directory: Path) -> Outcome:
-    plan = Plan(given.slates or 150.0, given.feedbacks or 250.0, given.seconds or 600.0)
+    plan = Plan(given.slates or 150.0, given.feedbacks or 250.0, given.seconds or 3600.0 * given.hours or 600.0)
     measured = run_loop(soak.watch(plan, _launch(given, directory), directory, _note))
     return measured.document(), *_table(soak.verdicts(measured))
 
@@ -56,9 +69,16 @@ def _compare(given: argparse.Namespace, directory: Path) -> Outcome:
     return {"compare": runs}, compare.comparison_table(plan, runs), True
 
 
+def _sweeps(given: argparse.Namespace, directory: Path) -> Outcome:
+    plan = Plan(given.slates or 150.0, given.feedbacks or 15.0, given.seconds or 30.0, given.runs)
+    runs = sweeps.compare(plan, _launch(given, directory), directory, given.expired, _note)
+    return {"sweeps": runs}, *sweeps.outcome(plan, runs)
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace, Path], Outcome]] = {
     "load": _load,
     "soak": _soak,
+    "sweeps": _sweeps,
     "compare": _compare,
 }
 
@@ -82,15 +102,18 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
     parser.add_argument("command", nargs="?", default="load", choices=list(COMMANDS))
-    parser.add_argument("--slates", type=float, help="per second: 300, or 150 in soak and compare")
-    parser.add_argument("--feedbacks", type=float, help="per second: 500, or 250 in soak and compare")
-    parser.add_argument("--seconds", type=float, help="of each measurement: load 20, compare 10; of the soak: 600")
+    parser.add_argument("--slates", type=float, help="per second: 300; 150 in soak, sweeps and compare")
+    parser.add_argument("--feedbacks", type=float, help="per second: 500; 250 in soak and compare, 15 in sweeps")
+    parser.add_argument("--seconds", type=float, help="of each measurement: load 20, sweeps 30, compare 10, soak 600")
+    parser.add_argument("--hours", type=float, default=0.0, help="of the soak, instead of --seconds")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--clients", type=int, default=32, help="that send as fast as they can")
     parser.add_argument("--items", type=int, default=10_000)
     parser.add_argument("--policy", default="dc2b-calibrated")
     parser.add_argument("--source", type=Path, action="append", help="for compare: a directory that holds slatewise/")
     parser.add_argument("--directory", type=Path, help="where the stores are put; by default where temporary files go")
+    parser.add_argument("--expired", type=int, default=75_000, help="for sweeps: slates that expired before the start")
+    parser.add_argument("--append", type=Path, help="a Markdown file that the result is appended to")
     parser.add_argument("--json", action="store_true", help="print one JSON document with every run")
     given = parser.parse_args(arguments)
     if (given.command == "compare") != bool(given.source):

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import tempfile
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
@@ -30,19 +30,30 @@ FIGURES = {
 }
 
 Runs = Mapping[str, Sequence[Mapping[str, float]]]
+Measured = Callable[[str, Path], Coroutine[Any, Any, dict[str, float]]]
+"""Measures what has a name, in an empty directory."""
 
 
 def compare(
     plan: Plan, launches: Mapping[str, Launch], directory: Path, note: Note
 ) -> dict[str, list[dict[str, float]]]:
-    """Measure each launch once per run; every other run goes backwards, so that no one always comes first."""
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in launches}
-    for number in range(plan.runs):
-        for name in list(launches)[:: -1 if number % 2 else 1]:
+    """Measure each launch once per run."""
+    return by_turns(
+        list(launches), plan.runs, directory, lambda name, folder: measure(plan, launches[name], folder), note
+    )
+
+
+def by_turns(
+    names: Sequence[str], n_runs: int, directory: Path, measured: Measured, note: Note
+) -> dict[str, list[dict[str, float]]]:
+    """Measure everything once per run; every other run goes backwards, so that no one always comes first."""
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    for number in range(n_runs):
+        for name in names[:: -1 if number % 2 else 1]:
             with tempfile.TemporaryDirectory(dir=directory) as folder:
-                figures = run_loop(measure(plan, launches[name], Path(folder)))
+                figures = run_loop(measured(name, Path(folder)))
             runs[name].append(figures)
-            note(f"run {number + 1} of {plan.runs}, {name}: {figures}")
+            note(f"run {number + 1} of {n_runs}, {name}: {figures}")
     return runs
 
 
@@ -92,16 +103,22 @@ def launches_of(sources: Sequence[Path], directory: Path, n_items: int, policy: 
 
 
 def comparison_table(plan: Plan, runs: Runs) -> Table:
-    """Lay out the median and all runs of each source tree, and the ratio of medians to the first one."""
+    """Lay out the figures of source trees."""
+    caption = f"{plan.slates:g} slates/s and {plan.feedbacks:g} feedbacks/s, by turns; median (all runs)"
+    labels = {figure: label.format(clients=plan.clients) for figure, label in FIGURES.items()}
+    return turns_table("compare", caption, labels, runs)
+
+
+def turns_table(name: str, caption: str, labels: Mapping[str, str], runs: Runs) -> Table:
+    """Lay out the median and all runs of everything that took turns, and the ratio of medians to the first one."""
     names = list(runs)
     rows = []
-    for figure, label in FIGURES.items():
-        values = {name: [run[figure] for run in runs[name]] for name in names}
-        ratios = [_ratio(values[name], values[names[0]]) for name in names[1:]]
-        rows.append((label.format(clients=plan.clients), *(listed(values[name]) for name in names), *ratios))
-    columns = ("figure", *names, *(f"{name} over the first" for name in names[1:]))
-    caption = f"{plan.slates:g} slates/s and {plan.feedbacks:g} feedbacks/s, by turns; median (all runs)"
-    return Table("compare", caption, columns, tuple(rows))
+    for figure, label in labels.items():
+        values = {one: [run[figure] for run in runs[one]] for one in names}
+        ratios = [_ratio(values[one], values[names[0]]) for one in names[1:]]
+        rows.append((label, *(listed(values[one]) for one in names), *ratios))
+    columns = ("figure", *names, *(f"{one} over the first" for one in names[1:]))
+    return Table(name, caption, columns, tuple(rows))
 
 
 def _ratio(values: Sequence[float], first: Sequence[float]) -> str:

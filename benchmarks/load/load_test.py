@@ -71,7 +71,7 @@ async def measure(plan: Plan, launch: Launch, directory: Path, note: Note) -> di
             mixed.append(await mixed_load(ours, plan, f"mixed-{number}"))
         note(f"as many requests as it takes, in turn with the baseline application: {plan.runs} times")
         throughput = [await _against_baseline(ours, baseline, plan, number) for number in range(plan.runs)]
-        size = ours.store.stat().st_size if ours.store is not None else 0
+        size = ours.store_bytes
     return {"separate": separate, "mixed": mixed, "throughput": throughput, "store_bytes": size}
 
 

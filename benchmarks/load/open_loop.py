@@ -6,7 +6,8 @@ Time is read from `perf_counter`: the clock of uvloop stands still within a turn
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
@@ -39,8 +40,8 @@ class Record:
 
     stream: Stream
     seconds: float
-    due: list[float] = field(default_factory=list)
-    latencies: list[float] = field(default_factory=list)
+    due: MutableSequence[float] = field(default_factory=lambda: array("d"))
+    latencies: MutableSequence[float] = field(default_factory=lambda: array("d"))
     failures: dict[int, int] = field(default_factory=dict)
     sent_late: float = 0.0
 
@@ -83,10 +84,15 @@ def percentile(ascending: Sequence[float], share: float) -> float:
 async def run(pool: Pool, streams: Sequence[Stream], seconds: float) -> list[Record]:
     """Send all streams at the same time for so long; return their records."""
     records = [Record(stream, seconds) for stream in streams]
+    await fill(pool, records)
+    return records
+
+
+async def fill(pool: Pool, records: Sequence[Record]) -> None:
+    """Send the streams of records at the same time; somebody else may look at the records meanwhile."""
     started = time.perf_counter() + 0.1
     await asyncio.gather(*(_send(pool, record, started) for record in records))
-    await _finish(records, started + seconds + GRACE_SECONDS)
-    return records
+    await _finish(records, started + max(record.seconds for record in records) + GRACE_SECONDS)
 
 
 async def _send(pool: Pool, record: Record, started: float) -> None:

@@ -61,6 +61,11 @@ class Server:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     @property
+    def store_bytes(self) -> int:
+        """Size of the store's file, without its write-ahead log."""
+        return self.store.stat().st_size if self.store is not None else 0
+
+    @property
     def wal_bytes(self) -> int:
         """Size of the store's write-ahead log."""
         wal = Path(f"{self.store}-wal")

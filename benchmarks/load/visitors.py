@@ -11,11 +11,22 @@ SLATE_SIZE = 10
 class Visitors:
     """Users in turn; each comes for `visits` slates and is then replaced by a new one.
 
-    Slates get `events` feedback events each, on average: clicks on one item each, the last of them final.
+    Slates get `events` feedback events each, on average: clicks on one item each, the last of them final. With
+    `ignored` = 1 every second slate gets none, and the others twice as many; with 2 it is two of three.
     """
 
-    def __init__(self, host: str, name: str, number: int = 1_000, visits: int = 1_000_000, events: float = 2) -> None:
-        self.host, self.name, self.number, self.visits, self.events = host, name, number, visits, events
+    def __init__(
+        self,
+        host: str,
+        name: str,
+        number: int = 1_000,
+        visits: int = 1_000_000,
+        events: float = 2,
+        *,
+        ignored: int = 0,
+    ) -> None:
+        self.host, self.name, self.number, self.visits = host, name, number, visits
+        self.events, self.ignored = events, ignored
         self.requested = self.received = 0
         self.pending: deque[tuple[str, int, bool]] = deque()
 
@@ -30,10 +41,15 @@ class Visitors:
         """Remember a slate, to click on it later."""
         if response.is_ok:
             slate = json.loads(response.body)
-            count = int((self.received + 1) * self.events) - int(self.received * self.events)
-            self.received += 1
-            items = [item["id"] for item in slate["items"][:count]]
+            items = [item["id"] for item in slate["items"][: self._next_count()]]
             self.pending += [(slate["slate_id"], item, item == items[-1]) for item in items]
+
+    def _next_count(self) -> int:
+        """Return how many feedback events the next slate gets; over many slates they add up."""
+        turn, self.received = self.received, self.received + 1
+        answered, is_ignored = divmod(turn, self.ignored + 1)
+        events = self.events * (self.ignored + 1)
+        return 0 if is_ignored else int((answered + 1) * events) - int(answered * events)
 
     def next_feedback(self) -> bytes | None:
         """Return the next feedback event; None if no slate is left to click on."""
