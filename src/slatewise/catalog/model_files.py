@@ -25,6 +25,9 @@ FORMAT = "slatewise-catalog"
 VERSION = 1
 LARGEST_MANIFEST = 1 << 20
 LARGEST_ARRAYS = 64 << 30
+PARTS: dict[str, type] = {"arrays": dict, "about": dict}
+ARRAYS_PARTS: dict[str, type] = {"file": str, "sha256": str, "bytes": int}
+"""What a manifest must contain, and what its description of the arrays must."""
 FILE_NAME = re.compile(r"catalog-[0-9a-f]{16}\.safetensors")
 
 
@@ -92,11 +95,19 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise CatalogError(f"{path} is not a catalog manifest; train or copy the catalog again") from error
     if manifest.get("format") != FORMAT or claimed != _digest(manifest):
         raise CatalogError(f"{path} is damaged: its sha256 does not match; train or copy the catalog again")
-    if manifest["version"] != VERSION:
+    if manifest.get("version") != VERSION:
         raise CatalogError(
-            f"{path} has version {manifest['version']}, but this slatewise reads version {VERSION}; train it again"
+            f"{path} has version {manifest.get('version')}, but this slatewise reads version {VERSION}; train it again"
         )
+    _check_parts(path, manifest, PARTS)
+    _check_parts(path, manifest["arrays"], ARRAYS_PARTS)
     return dict(manifest)
+
+
+def _check_parts(path: Path, parts: dict[str, Any], expected: dict[str, type]) -> None:
+    for name, kind in expected.items():
+        if type(parts.get(name)) is not kind:
+            raise CatalogError(f"{path} has no valid part {name!r}; train or copy the catalog again")
 
 
 def _check_arrays_file(path: Path, expected: dict[str, Any]) -> None:

@@ -25,6 +25,8 @@ AXES = {
 
 def check_catalog(catalog: "Catalog") -> None:
     """Refuse a catalog whose parts do not fit together or are not finite."""
+    if not isinstance(catalog.about, dict) or not isinstance(catalog.about.get("data", {}), dict):
+        raise CatalogError("the catalog's part 'about' is not a description; the manifest may be damaged")
     sizes = {
         "items": len(catalog.item_ids),
         "dim": _width(catalog.vectors),

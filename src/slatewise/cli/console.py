@@ -1,9 +1,11 @@
 """Console output: messages and progress on stderr, results on stdout."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from rich.console import Console
 from rich.progress import (
@@ -23,6 +25,18 @@ stdout = Console(highlight=False)
 def tell(message: str) -> None:
     """Print a one-line message on stderr; markup in it is not interpreted."""
     stderr.print(message, markup=False, soft_wrap=True)
+
+
+def warn_of_password(store: str) -> str:
+    """Return the URL of a store; warn if it came as an argument and holds a password, which the process list shows."""
+    parts = urlsplit(store)
+    has_password = parts.password or "password" in parse_qs(parts.query)
+    if has_password and any(argument.endswith(store) for argument in sys.argv):
+        tell(
+            "warning: every user of this machine can read the password in --store from the process list; "
+            "set SLATEWISE_STORE instead, or leave the password out and use PGPASSFILE"
+        )
+    return store
 
 
 def print_json(value: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slatewise.cli.console import stdout
+from slatewise.cli.console import stdout, warn_of_password
 
 if TYPE_CHECKING:
     from slatewise.service.settings import Settings
@@ -46,6 +46,8 @@ def serve(
     from slatewise.service.settings import load_settings
     from slatewise.store import StoreError
 
+    if store is not None:
+        warn_of_password(store)
     flags = {
         "catalog": catalog,
         "store": store,

@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slatewise.cli.console import print_json, stdout, tell
+from slatewise.cli.console import print_json, stdout, tell, warn_of_password
 
 if TYPE_CHECKING:
     from slatewise.recommender import Recommender
 
 app = typer.Typer(help="Maintain the store of a service.", no_args_is_help=True)
 
-StoreUrl = Annotated[str, typer.Option("--store", help="sqlite:///FILE or postgresql://…")]
+StoreUrl = Annotated[
+    str,
+    typer.Option(
+        "--store", envvar="SLATEWISE_STORE", callback=warn_of_password, help="sqlite:///FILE or postgresql://…"
+    ),
+]
 CatalogDirectory = Annotated[Path, typer.Option(help="Directory of the catalog that is served.", show_default=False)]
 DEFAULT_STORE = "sqlite:///slates.db"
 

@@ -4,6 +4,8 @@ import fcntl
 import hashlib
 import hmac
 import json
+import logging
+import os
 import re
 import secrets
 import time
@@ -11,6 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slatewise.files import write_whole
 
@@ -19,6 +24,9 @@ PREFIX = "swk_"
 ID_LENGTH = 8
 KEY = re.compile(r"swk_[A-Za-z0-9_-]{51}")
 MAX_FILE_SIZE = 1 << 20
+REPAIR = "restore it, or move it away and add keys again"
+
+LOGGER = logging.getLogger(__name__)
 
 
 class KeyFileError(ValueError):
@@ -29,10 +37,12 @@ class KeyFileError(ValueError):
 class Key:
     """What is kept of a key: its id (the start of the key, not secret), its holder, its scopes, and its hash."""
 
-    id: str
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid", "allow_inf_nan": False}
+
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")]
     name: str
-    scopes: tuple[str, ...]
-    sha256: str
+    scopes: Annotated[tuple[Annotated[str, Field(pattern=f"^({'|'.join(SCOPES)})$")], ...], Field(min_length=1)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     created: float
     expires: float | None = None
     revoked: float | None = None
@@ -40,6 +50,12 @@ class Key:
     def is_active(self, now: float) -> bool:
         """Whether the key is valid at this time."""
         return self.revoked is None and (self.expires is None or now < self.expires)
+
+
+class KeyFile(BaseModel):
+    """What a key file contains."""
+
+    keys: list[Key]
 
 
 def new_key(name: str, scopes: Iterable[str], expires: float | None = None) -> tuple[str, Key]:
@@ -59,15 +75,14 @@ def read_keys(path: Path) -> list[Key]:
     """Read a key file."""
     try:
         if path.stat().st_size > MAX_FILE_SIZE:
-            raise KeyFileError(f"{path} is too large to be a key file; restore it, or move it away and add keys again")
-        listed = json.loads(path.read_bytes())["keys"]
-        return [Key(**{**entry, "scopes": tuple(entry["scopes"])}) for entry in listed]
+            raise KeyFileError(f"{path} is too large to be a key file; {REPAIR}")
+        return KeyFile.model_validate_json(path.read_bytes(), strict=True).keys
     except OSError as error:
         raise KeyFileError(f"{path} cannot be read: {error.strerror}; `slatewise keys add` creates one") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        if isinstance(error, KeyFileError):
-            raise
-        raise KeyFileError(f"{path} is not a key file; restore it, or move it away and add keys again") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = "/".join(map(str, first["loc"]))
+        raise KeyFileError(f"{path} is not a key file ({where}: {first['msg'].lower()}); {REPAIR}") from None
 
 
 def write_keys(path: Path, keys: Iterable[Key]) -> None:
@@ -79,7 +94,8 @@ def write_keys(path: Path, keys: Iterable[Key]) -> None:
 @contextmanager
 def edit_keys(path: Path) -> Iterator[list[Key]]:
     """Yield the keys of a file, to be changed in place, then write them; concurrent changes wait for a lock."""
-    with path.with_name(f".{path.name}.lock").open("ab") as lock:
+    lock_path = path.with_name(f".{path.name}.lock")
+    with os.fdopen(os.open(lock_path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600), "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         keys = read_keys(path) if path.exists() else []
         yield keys
@@ -137,7 +153,8 @@ class KeyRing:
             return
         try:
             self.keys = {key.id: key for key in read_keys(self.path)}
-        except KeyFileError:
+        except KeyFileError as error:
+            LOGGER.warning("every key is refused: %s", error)
             self.keys = {}
         self.seen = stamp
 

@@ -33,7 +33,7 @@ from slatewise.service.keys import KeyRing
 from slatewise.service.logs import JsonHandler, Log, LogStream
 from slatewise.service.metrics import SHARED_DIRECTORY
 from slatewise.service.places import Places
-from slatewise.service.settings import BadSettingsError, Settings
+from slatewise.service.settings import BadSettingsError, Settings, is_loopback
 from slatewise.service.state import ServiceState
 
 KEEP_ALIVE = 65
@@ -57,11 +57,22 @@ def check(settings: Settings) -> None:
     if "keys" in settings.model_fields_set and not settings.keys.is_file():
         raise BadSettingsError(f"the key file {settings.keys} does not exist; `slatewise keys add` creates it")
     ring = KeyRing(settings.keys) if settings.keys.exists() else None
-    if not settings.on_loopback and (ring is None or ring.n_active == 0):
-        raise BadSettingsError(
-            f"listening on {settings.host} lets others in, but there is no active API key; create one with "
-            f"`slatewise keys add NAME --scope serve --keys {settings.keys}`, or listen on 127.0.0.1"
-        )
+    if ring is None or ring.n_active == 0:
+        _refuse_others(settings)
+
+
+def _refuse_others(settings: Settings) -> None:
+    """Without keys, nobody but this machine may get in, neither directly nor by way of a proxy."""
+    if not settings.on_loopback:
+        opens, instead = f"listening on {settings.host}", "listen on 127.0.0.1"
+    elif not all(map(is_loopback, settings.allowed_hosts)):
+        opens, instead = "the setting allowed_hosts", "leave it out"
+    else:
+        return
+    raise BadSettingsError(
+        f"{opens} lets others in, but there is no active API key; create one with "
+        f"`slatewise keys add NAME --scope serve --keys {settings.keys}`, or {instead}"
+    )
 
 
 def allow_files(connections: int) -> None:
