@@ -69,32 +69,11 @@ def vacuum(store: StoreUrl = DEFAULT_STORE) -> None:
     """Return unused space and leave no trace of forgotten users. Stop a SQLite service first."""
     from slatewise.store import open_store
 
-    with _reporting_errors():
-        opened = open_store(_existing(store))
+    with reporting_errors():
+        opened = open_store(existing(store))
         try:
             opened.vacuum()
             tell(f"vacuumed; {opened.health().get('bytes', 0):,} bytes remain")
-        finally:
-            opened.close()
-
-
-@app.command(epilog="Example: slatewise store export --store sqlite:///slates.db --user alice")
-def export(
-    store: StoreUrl = DEFAULT_STORE,
-    user: Annotated[str | None, typer.Option(help="Only this user.", show_default=False)] = None,
-) -> None:
-    """Print the log as JSON, one user per line; also while a service runs."""
-    from slatewise.store import open_store
-    from slatewise.store.export import export_user
-
-    with _reporting_errors():
-        opened = open_store(_existing(store), read_only=True)
-        try:
-            for one in opened.users() if user is None else [user]:
-                content = export_user(opened, one)
-                if content is None and user is not None:
-                    raise ValueError(f"the store knows no user {user!r}")
-                print_json(content)
         finally:
             opened.close()
 
@@ -110,14 +89,14 @@ def _opened(store: str, catalog: Path, read_only: bool) -> Iterator["Recommender
     from slatewise.store import open_store
 
     with (
-        _reporting_errors(),
-        Recommender(Catalog.load(catalog), store=open_store(_existing(store), read_only=read_only)) as opened,
+        reporting_errors(),
+        Recommender(Catalog.load(catalog), store=open_store(existing(store), read_only=read_only)) as opened,
     ):
         yield opened
 
 
 @contextmanager
-def _reporting_errors() -> Iterator[None]:
+def reporting_errors() -> Iterator[None]:
     """Report errors of the store in one sentence."""
     from slatewise.store import StoreError
 
@@ -127,7 +106,7 @@ def _reporting_errors() -> Iterator[None]:
         sys.exit(f"error: {error}")
 
 
-def _existing(store: str) -> str:
+def existing(store: str) -> str:
     """Refuse a SQLite file that does not exist, rather than create an empty one."""
     name = store.removeprefix("sqlite:///")
     if name not in ("", store) and not Path(name).is_file():

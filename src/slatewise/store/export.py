@@ -24,12 +24,15 @@ def export_user(store: Store, user: str, after: str | None = None, limit: int | 
     WrongPageError.
     """
     start, position = ("slates", None) if after is None else _position(after)
-    content = store.read(lambda transaction: _page(transaction, user, (start, position), limit))
+    content = store.read(lambda transaction: export_page(transaction, user, (start, position), limit))
     is_empty = after is None and not any(content[name] for name in SECTIONS)
     return None if is_empty else content
 
 
-def _page(transaction: Transaction, user: str, after: tuple[str, Any], limit: int | None) -> dict[str, Any]:
+def export_page(
+    transaction: Transaction, user: str, after: tuple[str, Any] = ("slates", None), limit: int | None = None
+) -> dict[str, Any]:
+    """Return a page of what is kept about a user; everything if there is no limit."""
     page: dict[str, Any] = {"user": user, **{name: [] for name in SECTIONS}, "next": None}
     start, position = after
     names = list(SECTIONS)

@@ -39,11 +39,21 @@ def connect_writer(path: Path) -> apsw.Connection:
 
 def connect_reader(path: Path) -> apsw.Connection:
     """Open an up-to-date store for reading, next to its writer."""
+    connection = connect_any(path)
+    if _version(connection, path) < len(MIGRATIONS):
+        connection.close()
+        raise StoreError(f"{path} was written by an older slatewise; let a server open it once")
+    return connection
+
+
+def connect_any(path: Path) -> apsw.Connection:
+    """Open a store of this or an older version for reading."""
     connection = _connect(path, apsw.SQLITE_OPEN_READONLY)
     try:
-        if _version(connection, path) < len(MIGRATIONS):
-            raise StoreError(f"{path} is empty or was written by an older slatewise; let a server open it once")
-        steps_from(_version(connection, path), "sqlite", str(path))
+        version = _version(connection, path)
+        if version == 0:
+            raise StoreError(f"{path} is empty")
+        steps_from(version, "sqlite", str(path))
         execute(connection, "PRAGMA query_only = ON; PRAGMA cell_size_check = ON")
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     except BaseException:

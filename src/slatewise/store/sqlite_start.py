@@ -40,21 +40,25 @@ def check_opening(files: OwnedFiles) -> None:
 
 def sign_opening(files: OwnedFiles, connection: apsw.Connection) -> None:
     """Give the opening an id; until it has been copied from the WAL into the database, the ids before are valid too."""
-    opening = PREFIX + secrets.token_hex(8)
     execute(connection, "CREATE TABLE IF NOT EXISTS openings (id TEXT NOT NULL)")
     before = [row[0] for row in execute(connection, "SELECT id FROM openings")] or [UNSIGNED]
+    opening = _new_id()
     files.write_note(" ".join(dict.fromkeys([*files.note.split(), *before, opening])))
-    execute(connection, "BEGIN IMMEDIATE; DELETE FROM openings")
-    execute(connection, "INSERT INTO openings VALUES (?)", (opening,))
-    execute(connection, "COMMIT")
+    _write_id(connection, opening)
     n_pages, n_copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     if n_pages == n_copied:
         files.write_note(opening)
 
 
-def unsign(connection: apsw.Connection) -> None:
-    """Mark the database of a connection as a copy, which belongs to no WAL."""
-    execute(connection, "DROP TABLE IF EXISTS openings")
+def sign_copy(connection: apsw.Connection) -> None:
+    """Give a copy of a database an id of its own, as no WAL belongs to it."""
+    execute(connection, "CREATE TABLE IF NOT EXISTS openings (id TEXT NOT NULL)")
+    _write_id(connection, _new_id())
+
+
+def announce_replacement(files: OwnedFiles) -> None:
+    """Note which database the WAL belongs to, before another one takes its place."""
+    files.write_note(files.note or _opening_of(files) or UNSIGNED)
 
 
 def check_pages(connection: apsw.Connection, seconds: float = SECONDS_TO_CHECK) -> None:
@@ -93,3 +97,13 @@ def _opening_of(files: OwnedFiles) -> str | None:
         connection.close()
     opening = found[0][0] if found else UNSIGNED
     return opening if isinstance(opening, str) and opening.startswith(PREFIX) else None
+
+
+def _new_id() -> str:
+    return PREFIX + secrets.token_hex(8)
+
+
+def _write_id(connection: apsw.Connection, opening: str) -> None:
+    execute(connection, "BEGIN IMMEDIATE; DELETE FROM openings")
+    execute(connection, "INSERT INTO openings VALUES (?)", (opening,))
+    execute(connection, "COMMIT")
