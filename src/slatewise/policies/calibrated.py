@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slatewise import belief
 from slatewise.catalog import Catalog
@@ -25,7 +24,17 @@ from slatewise.policies.protocol import (
     sigmoid,
 )
 from slatewise.randomness import Streams
-from slatewise.slates import Available, Choice, LinearItems, Rule, Scores, choose, pack_sets, squared_lengths
+from slatewise.slates import (
+    Available,
+    CategorySets,
+    Choice,
+    LinearItems,
+    Rule,
+    Scores,
+    choose,
+    pack_sets,
+    squared_lengths,
+)
 from slatewise.slates.rules import OVERLAP
 from slatewise.slates.scores import LINEAR
 
@@ -80,7 +89,7 @@ class Calibrated:
         return float(np.sort(self.rates)[-MOST_LIKED:].mean())
 
     @cached_property
-    def category_sets(self) -> NDArray[np.uint64]:
+    def category_sets(self) -> CategorySets:
         """The categories of each item as the slate rules take them."""
         return pack_sets(self.catalog.categories)
 

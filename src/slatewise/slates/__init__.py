@@ -14,12 +14,13 @@ from slatewise.slates.available import Available, as_table
 from slatewise.slates.diversify import Diversified, diversify
 from slatewise.slates.exploration import epsilon_greedy
 from slatewise.slates.greedy import Choice, choose
-from slatewise.slates.kernels import Floats, Vectors, Words, read_only, squared_lengths
-from slatewise.slates.rules import Rule, pack_sets
+from slatewise.slates.kernels import Floats, Vectors, read_only, squared_lengths
+from slatewise.slates.rules import CategorySets, Rule, pack_sets
 from slatewise.slates.scores import LinearItems, Scores, table
 
 __all__ = [
     "Available",
+    "CategorySets",
     "Choice",
     "Diversified",
     "LinearItems",
@@ -62,7 +63,9 @@ def mmr(quality: ArrayLike, vectors: ArrayLike, available: Available | ArrayLike
     return _choose_from_table(scores, rules.mean_cosine(item_vectors(vectors), 1.0 - trade_off), available, k)
 
 
-def overlap_greedy(scores: ArrayLike, sets: Words, available: Available | ArrayLike, k: int, weight: float) -> Choice:
+def overlap_greedy(
+    scores: ArrayLike, sets: CategorySets, available: Available | ArrayLike, k: int, weight: float
+) -> Choice:
     """Choose by score minus weight times the summed Jaccard similarity of category sets with the items chosen so far.
 
     sets: indicators (n_items, n_categories) packed by `pack_sets`; two items without categories share nothing.

@@ -13,8 +13,8 @@ from slatewise.categories import indicators
 from slatewise.compiled import compiled
 from slatewise.slates.available import NO_NUMBERS, NO_TABLE
 from slatewise.slates.greedy import choose_slates, rule_arguments, score_arguments
-from slatewise.slates.kernels import Floats, Integers, Vectors, Words, all_finite, read_only
-from slatewise.slates.rules import Rule, largest_cosine, overlap, pack_sets, relevance, volume
+from slatewise.slates.kernels import Floats, Integers, Vectors, all_finite, read_only
+from slatewise.slates.rules import CategorySets, Rule, largest_cosine, overlap, pack_sets, relevance, volume
 from slatewise.slates.scores import NO_ITEMS, TABLE, Scores
 
 Method = Literal["overlap", "dpp", "mmr"]
@@ -176,8 +176,8 @@ def _vectors(method: str, vectors: Any, n_items: int) -> Vectors:
     return table
 
 
-def _sets(categories: Any, n_items: int) -> Words:
-    """Return category sets as bits, from indicators or from names."""
+def _sets(categories: Any, n_items: int) -> CategorySets:
+    """Return category sets, from indicators or from names."""
     if isinstance(categories, str) or not hasattr(categories, "__len__"):
         raise ValueError("categories are not a list; give one entry per item: names, 'A|B' or None, or indicators")
     if len(categories) != n_items:

@@ -28,7 +28,6 @@ from slatewise.slates.kernels import (
     Words,
     inner,
     inverse_lengths,
-    jaccard_of_sets,
     lower_cosines,
     next_set,
     ones,
@@ -43,6 +42,7 @@ from slatewise.slates.rules import (
     VOLUME,
     Rule,
     RuleArguments,
+    SetMemory,
     add_direction,
     drifts,
     first_gain,
@@ -50,6 +50,7 @@ from slatewise.slates.rules import (
     loss,
     next_state,
     size_of,
+    summed_similarity,
 )
 from slatewise.slates.scores import (
     TABLE,
@@ -68,12 +69,15 @@ TIE = 1e-9
 
 LOWEST = float(np.finfo(np.float64).min)
 CROWDED = 32
-"""Where more items of a block come into question than dim over this, they are looked at together first."""
+"""Where more items of a block come into question than dim over this, their cosines are looked at together first."""
+
+CROWDED_SETS = 8
+"""Where more items of a block come into question than this, their overlaps are looked at together first."""
 
 ITEM, SEEN, OWN, SIZE, STATE, GAIN = range(6)
 """The rows of the pool (6, n): item, number of chosen items it has seen, own value, size, state, last known gain."""
 
-ActiveRule = tuple[tuple[int, float, float], Vectors, Words]
+ActiveRule = tuple[tuple[int, float, float], Vectors, SetMemory]
 """Kind, weight and noise of a user's rule, vectors, sets."""
 
 BlockMemory = tuple[Floats, Words, Floats, Integers, Floats]
@@ -120,7 +124,7 @@ def score_arguments(scores: Scores) -> ScoreArguments:
 
 def rule_arguments(rule: Rule) -> RuleArguments:
     """Return a rule as the kernels take it."""
-    return rule.kind, rule.weights, rule.noise, rule.vectors, rule.sets
+    return rule.kind, rule.weights, rule.noise, rule.vectors, *rule.sets
 
 
 @compiled
@@ -131,7 +135,7 @@ def choose_slates(
 
     Memory for all items is only reserved: what is written grows with the pool, apart from one bit per item.
     """
-    kind, weights, noise, vectors, sets = rule
+    kind, weights, noise, vectors, words, set_of_item = rule
     restricted, _, _, candidates = available
     n_items = scores[1].shape[1] if scores[0] == TABLE else scores[3].shape[0]
     n, k = candidates.size if restricted else n_items, chosen[0].shape[1]
@@ -142,6 +146,7 @@ def choose_slates(
     looks = kind == LARGEST_COSINE and scores[0] == TABLE and not restricted and n <= KEPT_VALUES
     seen, inverse = np.empty(n_blocks if looks else 0, dtype=np.int64), np.empty(n if looks else 0)
     blocks = (np.empty(n_blocks), np.empty(n_blocks, dtype=np.uint64), values, seen, inverse)
+    sets = (words, set_of_item, np.empty(words.shape[0], dtype=np.int64), np.empty(words.shape[0]))
     pool, directions, lengths = np.empty((6, n)), np.empty((k, vectors.shape[1])), np.zeros(k + 1)
     for user in range(chosen[0].shape[0]):
         weight = weights[user if weights.size > 1 else 0]
@@ -187,9 +192,8 @@ def choose_slate(
 ) -> bool:
     """Choose one user's items one by one, and note their gains and own values. False if a score is not finite."""
     (blocks, pool, directions, lengths), slate, user = memory, chosen[0][one_pass[0]], one_pass[0]
-    (kind, weight, _), vectors, _ = rule
-    for block in range(blocks[3].size):
-        blocks[3][block] = 0
+    (kind, weight, _), vectors, (_, _, seen, sums) = rule
+    seen[:], sums[:], blocks[3][:] = 0, 0.0, 0
     filled = size = count = 0 * slate.size  # for a constant 0, numba would compile the callees once more
     while filled < slate.size:
         headroom = 0.0
@@ -260,6 +264,9 @@ def open_blocks(
             subtract_cosines(vectors, inverse, since, scored, (values, first, last))
             seen[block] = count
             bits, bounds[block] = reaching(values, first, last, closed[block], reach)
+        elif kind == OVERLAP and count > 0 and ones(np.uint64(bits)) > CROWDED_SETS:
+            lowered = less_overlap(weight, sets, (slate, count), candidates, (values, first, last, block * BLOCK))
+            bits, bounds[block] = reaching(lowered, 0, lowered.size, closed[block], reach)
         closed[block] |= np.uint64(bits)
         place = next_set(np.uint64(bits), 0)
         while place < BLOCK:
@@ -268,7 +275,7 @@ def open_blocks(
             own = exact_score(form, table, matrix, features, base, factor, user, item)
             if not abs(own) < np.inf:
                 return best, -1
-            pool[ITEM, size], pool[SEEN, size], pool[SIZE, size] = item, 0, size_of(kind, vectors, sets, item)
+            pool[ITEM, size], pool[SEEN, size], pool[SIZE, size] = item, 0, size_of(kind, vectors, item)
             pool[OWN, size] = own if form == TABLE else own + first_gain(rule[0], pool[SIZE, size])
             pool[STATE, size] = first_state(kind, pool[SIZE, size])
             gain = refresh(rule[0], vectors, sets, pool, size, (directions, slate, count), lowest_tie(best))
@@ -276,6 +283,23 @@ def open_blocks(
         reach = lowest_tie(best) - error - headroom
         block, is_first = first_reaching(bounds, 0 if is_first else block + 1, reach), False
     return best, size
+
+
+@inner
+def less_overlap(
+    weight: float,
+    sets: SetMemory,
+    chosen: tuple[Integers, int],
+    candidates: Integers,
+    block: tuple[Floats, int, int, int],
+) -> Floats:
+    """Return the bounds of a block, lowered by the weighted overlaps of its items with those chosen so far."""
+    (slate, count), (values, first, last, start) = chosen, block
+    lowered = np.empty(last - first)
+    for place in range(lowered.size):
+        item = candidates[start + place] if candidates.size > 0 else start + place
+        lowered[place] = values[first + place] - weight * summed_similarity(sets, item, slate, count)
+    return lowered
 
 
 @inner
@@ -363,7 +387,7 @@ def widen_gains(pool: Floats, size: int, weight: float, chosen: tuple[Floats, Fl
 def refresh(
     rule: tuple[int, float, float],
     vectors: Vectors,
-    sets: Words,
+    sets: SetMemory,
     pool: Floats,
     place: int,
     chosen: tuple[Floats, Integers, int],
@@ -376,14 +400,12 @@ def refresh(
     directions, slate, count = chosen
     kind, weight, _ = rule
     item, size, state = int(pool[ITEM, place]), pool[SIZE, place], pool[STATE, place]
-    most = (pool[OWN, place] - limit) / weight if kind in (OVERLAP, LARGEST_COSINE) else np.inf
+    most = (pool[OWN, place] - limit) / weight if kind == LARGEST_COSINE else np.inf
     number = int(pool[SEEN, place])
+    if kind == OVERLAP:
+        number, state = count, summed_similarity(sets, item, slate, count)
     while number < count and state <= most:
-        if kind == OVERLAP:
-            similarity = jaccard_of_sets(sets, item, slate[number])
-        else:
-            similarity = product(vectors, item, directions, number)
-        state = next_state(kind, state, size, similarity)
+        state = next_state(kind, state, size, product(vectors, item, directions, number))
         number += 1
     pool[SEEN, place], pool[STATE, place] = number, state
     pool[GAIN, place] = pool[OWN, place] - loss(rule, state, size, count)

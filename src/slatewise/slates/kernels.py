@@ -35,9 +35,12 @@ UNIT = 2.0**-23
 
 
 class _InnerKernel(Kernel):
-    """A kernel that only other kernels call: without an entry from Python it compiles faster."""
+    """A kernel that only other kernels call: without an entry from Python it compiles faster.
 
-    options: ClassVar[dict[str, Any]] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    It becomes part of its callers: a call would pass every field of every array, and count references to arrays.
+    """
+
+    options: ClassVar[dict[str, Any]] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
 
     @cached_property
     def dispatcher(self) -> Any:
@@ -255,15 +258,6 @@ def lower_cosines(vectors: Vectors, inverse: Floats, direction: NDArray[np.float
     error = UNIT * (dim + 4)
     for row in range(n_rows):
         cosines[row] = max(cosines[row] * inverse[row] - error, 0.0)
-
-
-@inner
-def size_of_set(words: Words, item: int) -> int:
-    """Return the size of an item's set."""
-    total = 0
-    for word in range(words.shape[1]):
-        total += ones(words[item, word])
-    return total
 
 
 @inner

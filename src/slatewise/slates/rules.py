@@ -20,9 +20,9 @@ from slatewise.slates.kernels import (
     Vectors,
     Words,
     inner,
+    jaccard_of_sets,
     product,
     read_only,
-    size_of_set,
     squared_length,
 )
 
@@ -32,28 +32,43 @@ VANISHED = 1e-10
 RELEVANCE, OVERLAP, VOLUME, ENTROPY, MEAN_COSINE, LARGEST_COSINE = range(6)
 
 NO_WEIGHT = np.zeros(1)
-NO_SETS = read_only(np.zeros((0, 0)), np.uint64)
 NO_VECTORS = read_only(np.zeros((0, 0)), np.float32)
 
-RuleArguments = tuple[int, Floats, float, Vectors, Words]
+RuleArguments = tuple[int, Floats, float, Vectors, Words, Integers]
+
+SetMemory = tuple[Words, Integers, Integers, Floats]
+"""Distinct sets, the set of each item; for each set, how many chosen items it has seen and its summed similarity."""
+
+
+class CategorySets(NamedTuple):
+    """The category sets of items; made by `pack_sets`.
+
+    words: each distinct set once, as bits (n_sets, n_words); of_item: the number of each item's set (n_items,).
+    """
+
+    words: Words
+    of_item: Integers
+
+
+NO_SETS = CategorySets(read_only(np.zeros((0, 0)), np.uint64), read_only(np.zeros(0), np.int64))
 
 
 class Rule(NamedTuple):
     """What makes a slate varied; made by one of the functions below.
 
     kind: which rule; weights: what variety weighs, one number or one per user; vectors: (n_items, dim) or none;
-    sets: (n_items, n_words) bits or none.
+    sets: the categories of items or none.
     """
 
     kind: int
     weights: Floats = NO_WEIGHT
     noise: float = 0.0
     vectors: Vectors = NO_VECTORS
-    sets: Words = NO_SETS
+    sets: CategorySets = NO_SETS
 
     def first_gains(self, items: Integers | None = None) -> Floats:
         """Return what variety adds to some items (default: all) on an empty slate; any item stands in for −1."""
-        numbers = np.arange(max(len(self.vectors), len(self.sets))) if items is None else np.maximum(items, 0)
+        numbers = np.arange(max(len(self.vectors), len(self.sets.of_item))) if items is None else np.maximum(items, 0)
         gains = np.empty(numbers.size)
         fill_first_gains((self.kind, self.weights[0], self.noise), self.vectors, numbers.ravel(), gains)
         return gains.reshape(numbers.shape)
@@ -64,7 +79,7 @@ def relevance() -> Rule:
     return Rule(RELEVANCE)
 
 
-def overlap(sets: Words, weight: float | Floats) -> Rule:
+def overlap(sets: CategorySets, weight: float | Floats) -> Rule:
     """Loss: weight times the summed Jaccard similarity of category sets with the chosen items.
 
     sets: from `pack_sets`; weight: 0 (only relevant) or more (more varied), one number or one per user.
@@ -106,12 +121,16 @@ def largest_cosine(vectors: Vectors, weight: float) -> Rule:
     return Rule(LARGEST_COSINE, np.array([weight], dtype=np.float64), vectors=vectors)
 
 
-def pack_sets(indicators: NDArray[np.bool_]) -> Words:
-    """Turn indicators (n_items, n_members) into bits (n_items, n_words), as `overlap` takes them."""
+def pack_sets(indicators: NDArray[np.bool_]) -> CategorySets:
+    """Turn indicators (n_items, n_members) into sets, as `overlap` takes them."""
     packed = np.packbits(np.asarray(indicators, dtype=np.bool_), axis=1, bitorder="little")
     padded = np.zeros((len(packed), 8 * max(1, -(-packed.shape[1] // 8))), dtype=np.uint8)
     padded[:, : packed.shape[1]] = packed
-    return read_only(padded.view("<u8"), np.uint64)
+    words, numbers, first = padded.view("<u8"), np.zeros(len(packed), dtype=np.int64), np.zeros(0, dtype=np.int64)
+    for word in words.T:
+        distinct, of_item = np.unique(word, return_inverse=True)
+        _, first, numbers = np.unique(numbers * len(distinct) + of_item, return_index=True, return_inverse=True)
+    return CategorySets(read_only(words[first], np.uint64), read_only(numbers, np.int64))
 
 
 @inner
@@ -133,7 +152,7 @@ def fill_first_gains(rule: tuple[int, float, float], vectors: Vectors, items: In
 
 @inner
 def first_state(kind: int, size: float) -> float:
-    """Return the state of an item on an empty slate; size is |x_i|² or the number of categories.
+    """Return the state of an item on an empty slate; size is |x_i|².
 
     It is the part of |x_i|² that is left (volume), the variance that is left (entropy), the summed similarity
     (overlap), the summed cosine (mean) or the largest cosine.
@@ -145,9 +164,7 @@ def first_state(kind: int, size: float) -> float:
 
 @inner
 def next_state(kind: int, state: float, size: float, similarity: float) -> float:
-    """Return the state after one more chosen item; similarity is the Jaccard similarity or x_i · direction."""
-    if kind == OVERLAP:
-        return state + similarity
+    """Return the state after one more chosen item; similarity is x_i · direction."""
     if kind == VOLUME:
         left = state - similarity * similarity / size if size > 0.0 else 0.0
         return left if left > VANISHED else 0.0
@@ -171,11 +188,20 @@ def loss(rule: tuple[int, float, float], state: float, size: float, n_chosen: in
 
 
 @inner
-def size_of(kind: int, vectors: Vectors, sets: Words, item: int) -> float:
-    """Return |x_i|², or the number of categories."""
-    if kind == RELEVANCE:
-        return 0.0
-    return float(size_of_set(sets, item)) if kind == OVERLAP else squared_length(vectors, item)
+def summed_similarity(sets: SetMemory, item: int, slate: Integers, count: int) -> float:
+    """Return the summed Jaccard similarity of an item with those chosen so far; items of equal categories share it."""
+    words, of_item, seen, sums = sets
+    own = of_item[item]
+    while seen[own] < count:
+        sums[own] += jaccard_of_sets(words, own, of_item[slate[seen[own]]])
+        seen[own] += 1
+    return float(sums[own])
+
+
+@inner
+def size_of(kind: int, vectors: Vectors, item: int) -> float:
+    """Return |x_i|², 0 for a rule that does not need it."""
+    return 0.0 if kind in (RELEVANCE, OVERLAP) else squared_length(vectors, item)
 
 
 @inner
