@@ -6,10 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e
+LOCK := requirements.lock
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS ?=
 
-.PHONY: help demo test unit slow lint bench reproduce serve durability load soak clean
+.PHONY: help demo test unit slow lint bench reproduce serve durability load soak lock licenses sbom release clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -21,12 +22,12 @@ $(BIN)/python:
 
 $(RUNNABLE): pyproject.toml | $(BIN)/python
 	@test $(INSTALLED) -nt pyproject.toml || { echo "installing slatewise into $(VENV) (once; about a minute)"; \
-	$(PIP) '.[train,serve]' || { echo "error: the installation failed; is a package index reachable? if so, try make clean first"; exit 1; }; }
+	$(PIP) -e '.[train,serve]' || { echo "error: the installation failed; is a package index reachable? if so, try make clean first"; exit 1; }; }
 	@touch $@
 
-$(INSTALLED): pyproject.toml | $(BIN)/python
-	@echo "installing slatewise and its tools into $(VENV) (once; a minute or two)"
-	@$(PIP) '.[dev]' || { echo "error: the installation failed; is a package index reachable? if so, try make clean first"; exit 1; }
+$(INSTALLED): pyproject.toml $(LOCK) | $(BIN)/python
+	@echo "installing slatewise and its tools into $(VENV), as $(LOCK) says (once; a minute or two)"
+	@$(PIP) --require-hashes -r $(LOCK) && $(PIP) --no-deps --no-build-isolation -e '.[dev]' || { echo "error: the installation failed; is a package index reachable? if so, try make clean first"; exit 1; }
 	@touch $@
 
 demo: $(RUNNABLE) ## Get data, train, and serve a page that learns
@@ -65,6 +66,20 @@ load: $(INSTALLED) ## The service under load, against its bounds
 
 soak: $(INSTALLED) ## Ten minutes of load, or ARGS=--hours=8: memory, log, latency
 	$(BIN)/python -m benchmarks.load soak $(ARGS)
+
+lock: ## Choose the newest versions of all dependencies, with hashes, for every Python and system; needs uv
+	@printf 'editables\nhatchling\n' | uv pip compile pyproject.toml - --extra dev --universal --python-version 3.11 \
+	--generate-hashes --upgrade --no-header --no-annotate --no-emit-index-url --quiet --output-file $(LOCK)
+
+licenses: $(INSTALLED) ## List the licenses of all dependencies in docs/licenses.md
+	$(BIN)/python -m release.licenses
+
+sbom: $(INSTALLED) ## The bill of materials of this version, as CycloneDX JSON in dist/
+	@mkdir -p dist
+	$(BIN)/python -m release.sbom dist
+
+release: sbom ## Wheel, source and bill of materials in dist/
+	$(BIN)/python -m hatchling build
 
 clean: ## Remove everything that make and the tools made
 	rm -rf $(VENV) demo results build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

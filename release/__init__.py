@@ -1,0 +1,1 @@
+"""What a release says about the packages it depends on: a bill of materials, and their licenses."""
