@@ -25,6 +25,7 @@ from slatewise.store import (
     StoreUnavailableError,
     migrations,
     open_store,
+    statements,
 )
 from slatewise.store.protocol import BeliefRecord, PolicyCounts, Transaction, UserRecord
 from slatewise.store.sqlite import SqliteStore
@@ -205,6 +206,15 @@ def test_an_old_store_is_brought_up_to_date(store: SqliteStore, path: Path, step
     for read_only in (False, True):
         with pytest.raises(StoreError, match="newer slatewise"):
             SqliteStore.open(str(path), read_only)
+
+
+@pytest.mark.parametrize("sql", [statements.FEEDBACK_ON, statements.FEEDBACK_ON_OR_WITH_ID])
+def test_feedback_on_a_slate_is_found_without_reading_all_feedback_of_its_user(store: SqliteStore, sql: str) -> None:
+    """SQLite knows no statistics; without the time of arrival in the index it would rather read a whole history."""
+    explain = f"EXPLAIN QUERY PLAN {sql}"
+    plan = on_connection(store, lambda c: [row[3] for row in c.execute(explain, ("x",) * sql.count("?"))])
+    assert "SEARCH feedback USING INDEX feedback_by_slate (user_id=? AND slate_id=?)" in plan
+    assert "feedback_by_arrival" not in str(plan)
 
 
 # --- group commit

@@ -95,7 +95,7 @@ MIGRATIONS: list[dict[str, str]] = [
                 SELECT user_id, event_id, slate_id, clicked, retracted, final, received_at, NULL, NULL, NULL, checksum
                 FROM answers;
             DROP TABLE answers;
-            CREATE INDEX feedback_by_slate ON feedback (user_id, slate_id);
+            CREATE INDEX feedback_by_slate ON feedback (user_id, slate_id, received_at);
             CREATE INDEX feedback_by_arrival ON feedback (user_id, received_at);
             CREATE TABLE events (
                 user_id TEXT NOT NULL, event_id TEXT NOT NULL, item TEXT NOT NULL, kind TEXT NOT NULL, value REAL,
