@@ -19,7 +19,7 @@ from slatewise.store.postgres import PostgresStore
 from slatewise.store.protocol import BeliefRecord, Transaction, UserRecord
 from slatewise.store.sql import SqlTransaction
 from tests.conftest import ROOT, missing
-from tests.support.postgres import Server
+from tests.support.postgres import Server, until_it_works
 from tests.support.store_rows import answer, at_once, do, emptied, fill, one_more, slate
 
 OTHER_PROCESS = """
@@ -43,6 +43,14 @@ def url(postgres_server: Server) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[PostgresStore]:
+    opened = PostgresStore.open(url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def another(url: str) -> Iterator[PostgresStore]:
+    """The same store as another process would open it."""
     opened = PostgresStore.open(url)
     yield opened
     opened.close()
@@ -87,7 +95,7 @@ def test_two_processes_lose_no_update_and_count_no_event_twice(store: PostgresSt
     assert sum(len(store.read(methodcaller("feedback_of", f"user {n}"))) for n in range(3)) == 40
 
 
-def test_a_race_for_an_event_id_makes_the_second_look_again(store: PostgresStore) -> None:
+def test_a_race_for_an_event_id_makes_the_second_look_again(store: PostgresStore, another: PostgresStore) -> None:
     """Both look before either writes, so that the database itself has to tell them apart."""
     both_have_looked = threading.Barrier(2)
     runs: list[bool] = []
@@ -101,7 +109,7 @@ def test_a_race_for_an_event_id_makes_the_second_look_again(store: PostgresStore
             t.add_feedback(answer("u", 0))
         return known
 
-    futures = [store.write(work), store.write(work)]
+    futures = [store.write(work), another.write(work)]
     assert sorted(future.result(timeout=30) for future in futures) == [False, True]
     assert runs == [False, False, True]
 
@@ -128,7 +136,7 @@ def test_forgetting_and_writing_at_once_leaves_a_whole_log(store: PostgresStore)
     assert not belief.damaged
 
 
-def test_works_that_block_each_other_are_run_again(store: PostgresStore) -> None:
+def test_works_that_block_each_other_are_run_again(store: PostgresStore, another: PostgresStore) -> None:
     both_hold_one = threading.Barrier(2)
     runs: list[str] = []
 
@@ -142,7 +150,7 @@ def test_works_that_block_each_other_are_run_again(store: PostgresStore) -> None
 
         return work
 
-    for future in [store.write(crossing("u", "v")), store.write(crossing("v", "u"))]:
+    for future in [store.write(crossing("u", "v")), another.write(crossing("v", "u"))]:
         future.result(timeout=30)
     assert [store.read(methodcaller("lock", user)).n_slates for user in "uv"] == [2, 2]
     assert len(runs) > 2
@@ -170,10 +178,7 @@ def test_all_connections_that_break_while_idle_are_replaced(store: PostgresStore
     assert store.read(lambda t: t.lock("u").n_slates) == 17
 
 
-def test_a_server_that_goes_away_is_said_and_its_return_noticed(
-    store: PostgresStore, postgres_server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store._pool, "timeout", 0.3)
+def test_a_server_that_goes_away_is_said_and_its_return_noticed(store: PostgresStore, postgres_server: Server) -> None:
     do(store, one_more("u"))
     postgres_server.stop("immediate")
     try:
@@ -184,15 +189,15 @@ def test_a_server_that_goes_away_is_said_and_its_return_noticed(
             PostgresStore.open(postgres_server.url)
     finally:
         postgres_server.start()
-    store._pool.wait(timeout=30)
-    assert do(store, one_more("u")) == 2
+    until_it_works(lambda: do(store, one_more("u")))
+    assert store.read(lambda t: t.lock("u")).n_slates == 2
 
 
 def test_who_waits_too_long_for_a_user_is_told(
     url: str, monkeypatch: pytest.MonkeyPatch, postgres_server: Server
 ) -> None:
     settings = "slatewise.store.postgres_connection.SETTINGS"
-    monkeypatch.setattr(settings, "SET search_path = slatewise; SET lock_timeout = '100ms'")
+    monkeypatch.setattr(settings, ("SET search_path = slatewise", "SET lock_timeout = '100ms'"))
     hasty = PostgresStore.open(url)
     do(hasty, one_more("u"))
     with psycopg.connect(postgres_server.url) as connection:

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.load import compare, load_test, soak, sweeps
 from benchmarks.load.compare import run_loop
 from benchmarks.load.load_test import Plan, Row
-from benchmarks.load.server import Launch, save_catalog_with
+from benchmarks.load.server import SQLITE, Launch, save_catalog_with
 from benchmarks.machine import load_average, machine, warn_if_busy
 from benchmarks.measure import SOURCE
 from slatewise.report import Table, markdown_table
@@ -64,7 +64,7 @@ def _soak(given: argparse.Namespace, directory: Path) -> Outcome:
 
 def _compare(given: argparse.Namespace, directory: Path) -> Outcome:
     plan = Plan(given.slates or 150.0, given.feedbacks or 250.0, given.seconds or 10.0, given.runs, given.clients)
-    launches = compare.launches_of(given.source, directory, given.items, given.policy)
+    launches = compare.launches_of(given.source, given.store or [SQLITE], directory, given.items, given.policy)
     runs = compare.compare(plan, launches, directory, _note)
     return {"compare": runs}, compare.comparison_table(plan, runs), True
 
@@ -111,6 +111,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--items", type=int, default=10_000)
     parser.add_argument("--policy", default="dc2b-calibrated")
     parser.add_argument("--source", type=Path, action="append", help="for compare: a directory that holds slatewise/")
+    parser.add_argument(
+        "--store", action="append", help="for compare: sqlite, or the URL of a PostgreSQL server that may be filled"
+    )
     parser.add_argument("--directory", type=Path, help="where the stores are put; by default where temporary files go")
     parser.add_argument("--expired", type=int, default=75_000, help="for sweeps: slates that expired before the start")
     parser.add_argument("--append", type=Path, help="a Markdown file that the result is appended to")

@@ -1,4 +1,4 @@
-"""The same load on several source trees by turns: each turn starts a server on an empty store and stops it again."""
+"""The same load on several source trees and stores by turns; each turn has a server and an empty store of its own."""
 
 import asyncio
 import gc
@@ -92,13 +92,16 @@ def run_loop(task: Coroutine[Any, Any, Result]) -> Result:
         gc.enable()
 
 
-def launches_of(sources: Sequence[Path], directory: Path, n_items: int, policy: str) -> dict[str, Launch]:
-    """Return how each source tree is served; each one saves the same catalog in its own format."""
+def launches_of(
+    sources: Sequence[Path], stores: Sequence[str], directory: Path, n_items: int, policy: str
+) -> dict[str, Launch]:
+    """Return how each source tree is served on each store; each one saves the same catalog in its own format."""
     launches = {}
     for number, source in enumerate(map(server.check_source, sources)):
         catalog = directory / f"catalog-{number}"
         server.save_catalog_with(source, catalog, n_items)
-        launches[str(source)] = Launch(catalog, policy, source)
+        for store in stores:
+            launches[f"{source} on {store.partition(':')[0]}"] = Launch(catalog, policy, source, store=store)
     return launches
 
 

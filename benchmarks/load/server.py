@@ -7,9 +7,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from slatewise.catalog import Catalog
 from slatewise.data.synthetic import WorldSize, make_world
 
 HOST = "127.0.0.1"
+SQLITE = "sqlite"
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 PORTS = range(20_000, 32_000)
@@ -33,12 +35,16 @@ WHERE = "import slatewise; print(slatewise.__file__)"
 
 @dataclass(frozen=True)
 class Launch:
-    """How the service is started: catalog, policy, the source tree that holds its package, and its environment."""
+    """How the service is started: catalog, policy, the source tree that holds its package, environment, and store.
+
+    The store is a file of SQLite, or a new database on the PostgreSQL server that a URL names.
+    """
 
     catalog: Path
     policy: str = "dc2b-calibrated"
     source: Path = SOURCE
     environment: Mapping[str, str] = field(default_factory=dict)
+    store: str = SQLITE
 
 
 @dataclass(frozen=True)
@@ -74,12 +80,27 @@ class Server:
 
 @contextmanager
 def service(directory: Path, launch: Launch) -> Iterator[Server]:
-    """Run the service with one worker and a SQLite store, without a rate limit; its log goes to a file."""
-    store = directory / "slates.db"
-    arguments = ["-m", "slatewise", "serve", "--catalog", str(launch.catalog), "--store", f"sqlite:///{store}"]
-    environment = {"PYTHONPATH": python_path(launch.source), **launch.environment}
-    with _process([*arguments, "--policy", launch.policy, "--port"], directory, environment) as (process, port):
-        yield Server(process, port, store)
+    """Run the service with one worker on an empty store, without a rate limit; its log goes to a file."""
+    file = directory / "slates.db" if launch.store == SQLITE else None
+    with nullcontext(f"sqlite:///{file}") if file else new_database(launch.store) as store:
+        arguments = ["-m", "slatewise", "serve", "--catalog", str(launch.catalog), "--policy", launch.policy]
+        environment = {"PYTHONPATH": python_path(launch.source), "SLATEWISE_STORE": store, **launch.environment}
+        with _process([*arguments, "--port"], directory, environment) as (process, port):
+            yield Server(process, port, file)
+
+
+@contextmanager
+def new_database(url: str) -> Iterator[str]:
+    """Create a database on a PostgreSQL server and drop it afterwards; yield its URL."""
+    import psycopg
+
+    name = f"slatewise_load_{secrets.token_hex(8)}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        try:
+            yield urlsplit(url)._replace(path=f"/{name}").geturl()
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @contextmanager

@@ -6,10 +6,15 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import psutil
+
+from slatewise.store import StoreUnavailableError
 from tests.conftest import missing
 
 ROOT_USER = 0
@@ -53,6 +58,20 @@ class Server:
         """Stop it: fast breaks all connections, immediate is like a crash."""
         self.run("pg_ctl", "-D", str(self.directory / "data"), "-m", mode, "-w", "stop")
 
+    @contextmanager
+    def stopped(self, *, postmaster: bool = True) -> Iterator[None]:
+        """Stop all its processes as they are, so that they answer nothing; optionally not the one that forks others."""
+        main = psutil.Process(int((self.directory / "data" / "postmaster.pid").read_text().split()[0]))
+        processes = [*main.children(recursive=True), *([main] if postmaster else [])]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
+
 
 @contextmanager
 def throw_away_server() -> Iterator[Server]:
@@ -78,3 +97,23 @@ def _free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
+
+
+def until_it_works(attempt: Callable[[], Any], seconds: float = 30.0) -> Any:
+    """Repeat what fails because the store is away; return its result."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return attempt()
+        except StoreUnavailableError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+
+
+def wait_for(is_so: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait until something is so; fail if that takes too long."""
+    until = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.05)

@@ -1,48 +1,48 @@
 """The PostgreSQL store: for several processes and machines; a row lock per user serializes its writers."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+from psycopg.sql import SQL, Identifier
 
-from slatewise.store.postgres_connection import (
-    BEGIN_READING,
-    BEGIN_WRITING,
-    Address,
-    Connection,
-    commit,
-    connect,
-    execute_on,
-    lock_user,
-    migrate,
-    prepare,
-    translated,
-)
-from slatewise.store.postgres_errors import ConnectionLostError, RetryError
+from slatewise.store.postgres_batch import PostgresTransaction, commit_jobs, lock_patiently, measure_by_writing
+from slatewise.store.postgres_connection import Address, connect_for_maintenance, migrate, translated
+from slatewise.store.postgres_errors import ConnectionLostError
+from slatewise.store.postgres_pool import ConnectionPool
+from slatewise.store.postgres_session import Session
+from slatewise.store.postgres_writer import PostgresWriter
 from slatewise.store.protocol import Result, StoreUnavailableError, Transaction
-from slatewise.store.sql import SqlTransaction
+from slatewise.store.rows import Values
 
-N_WRITERS = 8
-N_CONNECTIONS = 12
-MAX_ATTEMPTS = 4
-MAX_QUEUE = 10_000
-SECONDS_TO_CONNECT = 5.0
-TABLES = ["users", "beliefs", "slates", "feedback", "events", "counts", "fits"]
+MAX_READERS = 8
+USERS_PER_READ = 1_000
+SECONDS_FOR_TURN = 5.0
+"""How long a reader waits until there are fewer than MAX_READERS others."""
+SECONDS_FOR_PROOF = 2.0
+PROOF_AGE = 1.0
+"""Seconds for which a committed write proves that others can be committed, too."""
+SIZE_AGE = 10.0
+BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'slatewise' ORDER BY tablename"
+READ_ONLY = "the store was opened for reading only"
 
 
 class PostgresStore:
-    """One transaction per job, on a pool of connections; a job that conflicts with another one is run again."""
+    """Reads in the calling thread; writes are committed in batches by a thread of the writer."""
 
-    def __init__(self, address: Address, pool: ConnectionPool[Connection], read_only: bool) -> None:
+    def __init__(self, address: Address, read_only: bool) -> None:
         self.address = address
-        self._pool = pool
         self._read_only = read_only
-        self._threads = ThreadPoolExecutor(N_WRITERS, thread_name_prefix="slatewise-writer")
-        self._lock = threading.Lock()
-        self._n_queued = 0
+        self._pool = ConnectionPool(address, read_only, self._probe)
+        self._writer = None if read_only else PostgresWriter(self._pool)
+        self._turns = threading.BoundedSemaphore(MAX_READERS)
+        self._proof_lock = threading.Lock()
+        self._proof: Future[int] | None = None
+        self._proof_at = 0.0
         self._is_closed = False
 
     @classmethod
@@ -50,104 +50,99 @@ class PostgresStore:
         """Connect, and create the tables if needed; read_only never writes."""
         address = Address.of(url)
         migrate(address, read_only)
-        pool: ConnectionPool[Connection] = ConnectionPool(
-            address.conninfo,
-            kwargs={"autocommit": True},
-            min_size=1,
-            max_size=N_CONNECTIONS,
-            configure=prepare(read_only),
-            timeout=SECONDS_TO_CONNECT,
-            open=True,
-        )
-        return cls(address, pool, read_only)
+        return cls(address, read_only)
 
     def write(self, job: Callable[[Transaction], Result]) -> Future[Result]:
-        """Run a job in one transaction on another thread; the future is set once the server has committed it."""
-        with self._lock:
-            if self._is_closed or self._read_only or self._n_queued >= MAX_QUEUE:
-                return self._refused()
-            self._n_queued += 1
-            future = self._threads.submit(self._run, job)
-        future.add_done_callback(self._note_done)
-        return future
+        """Queue a job; the future is set once the server has committed it."""
+        return _refused() if self._writer is None else self._writer.submit(job)
 
     def read(self, job: Callable[[Transaction], Result]) -> Result:
         """Run a job that only reads, in the calling thread, on a snapshot."""
         return self._read(job)
 
     def users(self) -> Iterator[str]:
-        """Iterate over the ids of all users."""
-        return iter(self._read(lambda transaction: transaction.users()))
+        """Iterate over the ids of all users, in many short reads."""
+        last, page = "", [""]
+        while page:
+            page = self._read(partial(PostgresTransaction.users, after=last, limit=USERS_PER_READ))
+            yield from page
+            last = page[-1] if page else last
 
     def vacuum(self) -> None:
         """Rewrite the tables while everybody else waits. The server's own WAL and backups are not touched."""
-        if self._is_closed or self._read_only:
-            self._refused().result()
-        with translated(self.address), connect(self.address) as connection:
-            connection.execute(f"VACUUM (FULL, ANALYZE) {', '.join(TABLES)}")
+        if self._writer is None or self._is_closed:
+            raise StoreUnavailableError("the store is closed" if self._is_closed else READ_ONLY)
+        with translated(self.address.where), connect_for_maintenance(self.address) as connection:
+            names = [Identifier(name) for (name,) in connection.execute(TABLES).fetchall()]
+            connection.execute(SQL("VACUUM (FULL, ANALYZE) {}").format(SQL(", ").join(names)))
 
     def check(self) -> list[str]:
         """Return nothing: PostgreSQL has tools of its own for that (pg_amcheck, pg_checksums)."""
         return []
 
     def health(self) -> dict[str, float | str]:
-        """Return the size of the tables in bytes and the number of queued writes."""
-        sql = "SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest(%s::text[]) name"
-        with self._connection() as connection, translated(self.address):
-            size = connection.execute(sql, (TABLES,)).fetchall()[0][0]
-        return {"kind": "postgresql", "bytes": int(size), "backlog": self._n_queued}
+        """Return the size of the tables in bytes and the number of queued writes; fail unless writes are committed."""
+        writer = self._writer
+        size = self._read(PostgresTransaction.size) if writer is None else self._proven_size(writer)
+        return {"kind": "postgresql", "bytes": size, "backlog": 0 if writer is None else writer.backlog()}
 
     def close(self) -> None:
         """Finish the queued jobs and disconnect."""
-        with self._lock:
-            self._is_closed = True
-        self._threads.shutdown(wait=True)
+        self._is_closed = True
+        if self._writer is not None:
+            self._writer.close()
         self._pool.close()
 
-    def _run(self, job: Callable[[Transaction], Result]) -> Result:
-        """Run a job; repeat it after a conflict or a lost connection, a few times."""
-        for _ in range(MAX_ATTEMPTS - 1):
-            try:
-                return self._run_once(job)
-            except ConnectionLostError:
-                self._pool.check()
-            except RetryError:
-                pass
-        return self._run_once(job)
-
-    def _run_once(self, job: Callable[[Transaction], Result]) -> Result:
-        with self._connection() as connection, translated(self.address):
-            with connection.pipeline():
-                connection.execute(BEGIN_WRITING)
-                transaction = SqlTransaction(execute_on(connection, self.address), lock_user)
-                result = job(transaction)
-                transaction.finish()
-            commit(connection, self.address)
-        return result
-
-    def _read(self, job: Callable[[SqlTransaction], Result]) -> Result:
-        with self._connection() as connection, translated(self.address):
-            connection.execute(BEGIN_READING)
-            result = job(SqlTransaction(execute_on(connection, self.address)))
-            connection.rollback()
-        return result
-
-    @contextmanager
-    def _connection(self) -> Iterator[Connection]:
+    def _read(self, job: Callable[[PostgresTransaction], Result]) -> Result:
+        if not self._turns.acquire(timeout=SECONDS_FOR_TURN):
+            raise StoreUnavailableError(f"{MAX_READERS} others are reading from {self.address.where}; try again later")
         try:
-            with self._pool.connection() as connection:
-                yield connection
-        except PoolTimeout as error:
-            raise StoreUnavailableError(f"{self.address.where} cannot be reached; is the server running?") from error
-        except PoolClosed as error:
-            raise StoreUnavailableError("the store is closed") from error
+            return self._read_once(job)
+        except ConnectionLostError:
+            return self._read_once(job)
+        finally:
+            self._turns.release()
 
-    def _refused(self) -> Future[Any]:
-        future: Future[Any] = Future()
-        why = "was opened for reading only" if self._read_only else f"has {MAX_QUEUE} writes queued; try again later"
-        future.set_exception(StoreUnavailableError(f"the store {'is closed' if self._is_closed else why}"))
-        return future
+    def _read_once(self, job: Callable[[PostgresTransaction], Result]) -> Result:
+        def execute(sql: str, parameters: Values) -> list[Values]:
+            with translated(self.address.where):
+                return session.rows(session.send(sql, parameters))
 
-    def _note_done(self, _future: Future[Any]) -> None:
-        with self._lock:
-            self._n_queued -= 1
+        with self._pool.session() as session, translated(self.address.where):
+            try:
+                session.send(BEGIN_READING)
+                result = job(PostgresTransaction(execute))
+                session.send("ROLLBACK")
+                session.sync(wait=False)
+            except BaseException:
+                session.roll_back()
+                raise
+        return result
+
+    def _proven_size(self, writer: PostgresWriter) -> int:
+        """Return the size after something was written through the queue; all who ask at once share one write."""
+        with self._proof_lock:
+            now = time.monotonic()
+            if self._proof is None or (self._proof.done() and not self._is_proven(writer, now)):
+                self._proof, self._proof_at = writer.submit(measure_by_writing), now
+            proof = self._proof
+        try:
+            return proof.result(SECONDS_FOR_PROOF)
+        except TimeoutError:
+            raise StoreUnavailableError(f"{self.address.where} did not commit a write in time") from None
+
+    def _is_proven(self, writer: PostgresWriter, now: float) -> bool:
+        """Return whether a write was just committed, and the size is known well enough."""
+        is_known = self._proof is not None and self._proof.exception() is None and now - self._proof_at <= SIZE_AGE
+        return is_known and now - writer.wrote_at <= PROOF_AGE
+
+    def _probe(self, session: Session) -> None:
+        """Fail unless the server commits what is written; a session that only reads has shown that it works."""
+        if not self._read_only:
+            commit_jobs(session, self.address.where, [measure_by_writing], lock_patiently)
+
+
+def _refused() -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_exception(StoreUnavailableError(READ_ONLY))
+    return future
