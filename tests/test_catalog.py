@@ -32,7 +32,7 @@ def test_training_is_reproducible_to_the_last_bit(catalog: Catalog, tmp_path: Pa
         assert path.read_bytes() == (tmp_path / "second" / path.name).read_bytes()
 
 
-def test_normalisation_changes_lengths_but_no_inner_product(catalog: Catalog) -> None:
+def test_normalization_changes_lengths_but_no_inner_product(catalog: Catalog) -> None:
     factors = train_bpr(WORLD.dataset, SETTINGS)
     assert (np.linalg.norm(catalog.vectors, axis=1) ** 2).mean() == pytest.approx(1, abs=1e-6)
     np.testing.assert_allclose(

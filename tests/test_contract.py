@@ -34,7 +34,7 @@ def catalog() -> Catalog:
 
 
 def degenerate(kind: str) -> Catalog:
-    """Catalogues that break naive geometry."""
+    """Catalogs that break naive geometry."""
     random = np.random.default_rng(3)
     vectors = {
         "equal vectors": np.ones((30, 4)),
@@ -86,13 +86,13 @@ def play(policy: Policy, n_users: int, k: int, rounds: int = 3) -> list[Slates]:
 
 @every_policy
 @pytest.mark.parametrize("k", [1, 10, 50])
-def test_slates_are_exact_until_the_catalogue_runs_out(name: str, k: int, catalog: Catalog) -> None:
+def test_slates_are_exact_until_the_catalog_runs_out(name: str, k: int, catalog: Catalog) -> None:
     play(make_policy(name, catalog), n_users=4, k=k)
 
 
 @every_policy
 @pytest.mark.parametrize("kind", ["equal vectors", "zero vectors", "some zero", "one dimension", "duplicates", "huge"])
-def test_degenerate_catalogues(name: str, kind: str) -> None:
+def test_degenerate_catalogs(name: str, kind: str) -> None:
     play(make_policy(name, degenerate(kind)), n_users=3, k=8, rounds=5)
 
 

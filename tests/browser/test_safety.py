@@ -1,4 +1,4 @@
-"""Hostile and odd catalogues stay text, the browser's rules are kept, and nothing leaves the origin."""
+"""Hostile and odd catalogs stay text, the browser's rules are kept, and nothing leaves the origin."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,7 +79,7 @@ def serve_instead(server: Server, catalog: Catalog) -> None:
         assert client.post("/v1/catalog/reload", headers={"content-type": "application/json"}).is_success
 
 
-def test_a_catalogue_without_categories(visit: Visit, odd: Server) -> None:
+def test_a_catalog_without_categories(visit: Visit, odd: Server) -> None:
     serve_instead(odd, odd_catalog(categories=False))
     someone = visit(odd)
     use(someone)
@@ -92,7 +92,7 @@ def test_a_catalogue_without_categories(visit: Visit, odd: Server) -> None:
     expect(someone.page.locator("#everything")).to_be_hidden()
 
 
-def test_a_catalogue_smaller_than_a_slate(visit: Visit, odd: Server) -> None:
+def test_a_catalog_smaller_than_a_slate(visit: Visit, odd: Server) -> None:
     serve_instead(odd, odd_catalog(6, categories=True))
     someone = visit(odd)
     assert someone.cards.count() == 6

@@ -84,10 +84,10 @@ def cosine(left: Floats, right: Floats) -> float:
 
 
 def entropy_greedy(
-    scores: Floats, vectors: Floats, available: NDArray[np.bool_], k: int, regulariser: tuple[float, float]
+    scores: Floats, vectors: Floats, available: NDArray[np.bool_], k: int, regularizer: tuple[float, float]
 ) -> Slate:
-    """C²UCB with two log determinants per candidate; the regulariser is (weight, noise)."""
-    weight, noise = regulariser
+    """C²UCB with two log determinants per candidate; the regularizer is (weight, noise)."""
+    weight, noise = regularizer
 
     def entropy(slate: list[int]) -> float:
         chosen = vectors[slate]
@@ -270,8 +270,8 @@ def grid_posterior(
         log_density += y * logit - np.logaddexp(0, logit)
     density = np.exp(log_density - log_density.max())
     density /= density.sum()
-    centre = density @ theta
-    return centre, (theta - centre).T @ ((theta - centre) * density[:, None])
+    center = density @ theta
+    return center, (theta - center).T @ ((theta - center) * density[:, None])
 
 
 def jaccard(left: set[int], right: set[int]) -> float:

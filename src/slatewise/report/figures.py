@@ -130,9 +130,9 @@ def _draw_scatter(canvas: "Canvas", points: Sequence[Point]) -> None:
         if not point.line:
             _mark(axes, point, names.index(point.name))
     axes.set(xlabel=AXES["diversity"], ylabel=AXES["p@50"])
-    labelled = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    labeled = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     title = "filled: our runs, hollow: the paper" if any(point.is_published for point in points) else None
-    canvas.legend(labelled.values(), labelled.keys(), loc="outside lower center", ncols=3, title=title)
+    canvas.legend(labeled.values(), labeled.keys(), loc="outside lower center", ncols=3, title=title)
 
 
 def _join(axes: "Axes", points: list[Point], series: int) -> None:
