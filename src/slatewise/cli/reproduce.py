@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: slatewise reproduce table2 --data ml-100k --splits 5 --out results/ml-100k"
 REGRET = "regret"
+ATTENTION = "attention"
 REPORT_EXAMPLE = "Example: slatewise report table2 --data ml-100k --out results/ml-100k"
 
 Target = Annotated[
     str,
     typer.Argument(
         help="table1, table2, table3, figure-alpha, figure-size, all (of these); "
-        "readings, baselines, beyond, rounds; or regret, which needs no data.",
+        "readings, baselines, beyond, rounds, attention; or regret, which needs no data.",
         show_default=False,
     ),
 ]
@@ -92,6 +93,9 @@ def reproduce(
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
     request = ReportRequest(target, out or Path("results") / dataset.name, splits, seed, force)
     _refuse_to_overwrite(request, (repr(dataset), dataset.digest))
+    if target == ATTENTION:
+        _attention(request, dataset, workers, json)
+        return
     runs = {}
     for name in TARGETS[target]:
         experiment = find_experiment(name, splits, seed, policy or ())
@@ -111,6 +115,17 @@ def _regret(request: ReportRequest, json: bool) -> None:
     request.out.mkdir(parents=True, exist_ok=True)
     frame.write_parquet(request.out / "regret.parquet")
     _publish(request, _report(request, data, sections(frame)), as_json(frame) if json else None)
+
+
+def _attention(request: ReportRequest, dataset: "Dataset", workers: int | None, json: bool) -> None:
+    """Run the worlds in which people do not look at everything."""
+    from slatewise.lab.attention import as_json, run, sections
+
+    splits = range(request.seed, request.seed + request.splits)
+    with steps(ATTENTION, len(splits)) as count_split:
+        results = run(dataset, splits, min(workers or os.cpu_count() or 1, len(splits)), count_split)
+    report = _report(request, (repr(dataset), dataset.digest), sections(results, dataset))
+    _publish(request, report, as_json(results, dataset) if json else None)
 
 
 def _refuse_to_overwrite(request: ReportRequest, data: tuple[str, str]) -> None:
@@ -154,8 +169,8 @@ def report(
     from slatewise.lab.reproduction import TARGETS, ExperimentRun, find_experiment
 
     _check(target, TARGETS, policy or [])
-    if target == REGRET:
-        raise typer.BadParameter("regret keeps no records; `slatewise reproduce regret` runs it again in two minutes")
+    if target in (REGRET, ATTENTION):
+        raise typer.BadParameter(f"{target} keeps no records; `slatewise reproduce {target}` runs it again")
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
     runs = {}
     for name in TARGETS[target]:

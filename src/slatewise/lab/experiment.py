@@ -104,7 +104,7 @@ def run(
     Tasks run in this process, in processes on this machine, or on the Dask cluster with this address.
     """
     chunks = [_chunks(experiment, dataset, split) for split in range(experiment.splits)]
-    with _make_workers(workers, cluster, on_task or (lambda: None)) as pool:
+    with make_workers(workers, cluster, on_task or (lambda: None)) as pool:
         data = pool.share(MemoryBroadcast.of(dataset))
         catalogs = _train_all(pool, experiment, data)
         runs, choices = _tune_all(pool, experiment, data, catalogs)
@@ -175,7 +175,8 @@ def _known(content: dict[str, Any], kind: type, path: Path) -> dict[str, Any]:
     return content
 
 
-def _make_workers(number: int, cluster: str | None, on_task: Callable[[], None]) -> Workers:
+def make_workers(number: int, cluster: str | None, on_task: Callable[[], None]) -> Workers:
+    """Return what runs tasks: this process, so many processes, or the Dask cluster with this address."""
     if cluster is not None:
         return Cluster(cluster, on_task)
     return InProcess(on_task) if number == 1 else ProcessPool(number, on_task)

@@ -25,6 +25,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "beyond": ("table2", "beyond"),
     "rounds": ("rounds",),
     "baselines": ("baselines",),
+    "attention": (),
     "regret": (),
 }
 """What can be reproduced, and the experiments that each target needs."""
