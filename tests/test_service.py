@@ -308,6 +308,44 @@ def test_a_store_that_does_not_respond_is_not_ready(service: Local) -> None:
     assert "slatewise_store_up 0.0" in service.client.get("/metrics").text
 
 
+def test_a_store_is_asked_once_for_all_who_want_to_know_if_it_is_ready(
+    service: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody needs a key for that, so it must not cost the store more if more people ask."""
+    calls, release, health = list[int](), threading.Event(), service.recommender.store.health
+
+    def slow_health() -> Any:
+        calls.append(1)
+        release.wait(30)
+        return health()
+
+    async def visit() -> list[int]:
+        asked = [asyncio.create_task(service.client.client.get("/health/ready")) for _ in range(50)]
+        while not calls:
+            await asyncio.sleep(0.01)
+        alive = await service.client.client.get("/health/live")
+        release.set()
+        return [alive.status_code, *[(await one).status_code for one in asked]]
+
+    monkeypatch.setattr(service.recommender.store, "health", slow_health)
+    assert service.client.loop.run_until_complete(visit()) == [200] * 51
+    assert len(calls) == 1
+    assert service.client.get("/health/ready").status_code == 200
+    assert len(calls) == 2
+
+
+def test_a_store_that_hangs_is_not_ready_and_the_next_check_finds_it_well(
+    service: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, health = threading.Event(), service.recommender.store.health
+    monkeypatch.setattr("slatewise.service.state.HEALTH_TIMEOUT", 0.1)
+    monkeypatch.setattr(service.recommender.store, "health", lambda: release.wait(30) and health())
+    assert [service.client.get("/health/ready").status_code for _ in range(2)] == [503, 503]
+    release.set()
+    monkeypatch.setattr("slatewise.service.state.HEALTH_TIMEOUT", 30.0)
+    assert service.client.get("/health/ready").status_code == 200
+
+
 SLOW: dict[str, tuple[str, str, dict[str, Any] | None]] = {
     "draft": ("POST", "/v1/slates", {"user": "anna"}),
     "preview_of": ("POST", "/v1/slates", {"user": "anna", "preview": True}),

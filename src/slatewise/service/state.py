@@ -24,7 +24,6 @@ Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 WORKER_THREADS = 8
-HEALTH_THREADS = 2
 HEALTH_TIMEOUT = 5.0
 EXPERIMENTS_MAX_AGE = 5.0
 
@@ -33,7 +32,7 @@ class ServiceState:
     """Created once per process; keys are required if the key file exists.
 
     Whatever may compute or wait runs in worker threads by `run`, so that the event loop is always free; health checks
-    have threads of their own, because they must work when all workers are busy.
+    have a thread of their own, because they must work when all workers are busy.
     """
 
     def __init__(self, recommender: Recommender, settings: Settings, log: Log | None = None) -> None:
@@ -46,7 +45,8 @@ class ServiceState:
         self.catalog_sha256: str | None = None
         self.reload_marker: Path | None = None
         self.workers = ThreadPoolExecutor(WORKER_THREADS, "slatewise-worker")
-        self._health_checkers = ThreadPoolExecutor(HEALTH_THREADS, "slatewise-health")
+        self._health_checker = ThreadPoolExecutor(1, "slatewise-health")
+        self._health_check: asyncio.Future[dict[str, float | str]] | None = None
         self._search = ItemSearch(recommender.catalog)
         self._reload_lock, self._experiments_lock = asyncio.Lock(), asyncio.Lock()
         self._experiments: tuple[float, list[PolicyResult]] = (float("-inf"), [])
@@ -57,10 +57,15 @@ class ServiceState:
         return await asyncio.get_running_loop().run_in_executor(self.workers, function, *arguments)
 
     async def store_health(self) -> dict[str, float | str]:
-        """Return the store's figures; raise StoreError or TimeoutError if it does not respond."""
-        async with asyncio.timeout(HEALTH_TIMEOUT):
+        """Return the store's figures; raise StoreError or TimeoutError if it does not respond.
+
+        Anyone may ask for them, so the store is asked once for all who are waiting.
+        """
+        if self._health_check is None or self._health_check.done():
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._health_checkers, self.recommender.store.health)
+            self._health_check = loop.run_in_executor(self._health_checker, self.recommender.store.health)
+        async with asyncio.timeout(HEALTH_TIMEOUT):
+            return await asyncio.shield(self._health_check)
 
     async def experiments(self) -> list[PolicyResult]:
         """Return how the policies compare, at most five seconds old."""
@@ -113,7 +118,7 @@ class ServiceState:
     def close(self) -> None:
         """Let the threads finish what they are doing; what is still queued is dropped."""
         self.workers.shutdown(cancel_futures=True)
-        self._health_checkers.shutdown(cancel_futures=True)
+        self._health_checker.shutdown(cancel_futures=True)
 
 
 def _authorizer(settings: Settings) -> Authorizer:
