@@ -8,6 +8,7 @@ from slatewise.service.places import ARRIVAL, Arrival, Places
 
 MAX_HEAD = 32_768
 MAX_DRAINED = 16 << 20
+MAX_TOGETHER = 1 << 16
 REJECTION = b"HTTP/1.1 %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -21,7 +22,7 @@ class GuardedProtocol(HttpToolsProtocol):
     request_timeout = 10.0
     write_timeout = 30.0
     places = Places(1000, 500)
-    transport: "LingeringTransport"
+    transport: "ResponseTransport"
     in_head = False
     head_size = 0
     arrival = Arrival(is_whole=True)
@@ -32,7 +33,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a place, and start waiting for the first request."""
         super().connection_made(transport)
-        self.transport = LingeringTransport(transport)
+        self.transport = ResponseTransport(transport, self.loop)
         self.is_extra = self.places.enter(self, self.client[0] if self.client else "")
         self._start_request_timer()
 
@@ -133,25 +134,39 @@ class GuardedProtocol(HttpToolsProtocol):
             self.write_timer = None
 
 
-class LingeringTransport(asyncio.Transport):
-    """Ends a response, but not the connection while the request is still arriving: its sender might never see it.
+class ResponseTransport(asyncio.Transport):
+    """Sends the head and the body of a response together, and ends it so that its reader can see it.
 
-    A connection that is closed with unread data is reset, and a reset may overtake the response. So only the writing
-    half is closed, and what still arrives is discarded, until the request's time is up.
+    A connection that is closed with unread data is reset, and a reset may overtake the response. So while a request is
+    still arriving, only the writing half is closed, and what arrives is discarded, until the request's time is up.
     """
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self.transport = transport
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self.transport, self.loop = transport, loop
+        self.written = bytearray()
         self.arrival = Arrival(is_whole=True)
         self.is_lingering = False
         self.drained = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write part of a response."""
-        self.transport.write(data)
+        """Write part of a response; small parts are sent when the current step of the event loop is over."""
+        if len(data) > MAX_TOGETHER:
+            self.flush()
+            self.transport.write(data)
+            return
+        if not self.written:
+            self.loop.call_soon(self.flush)
+        self.written += data
+
+    def flush(self) -> None:
+        """Send what was written."""
+        if self.written and not self.transport.is_closing():
+            self.transport.write(bytes(self.written))
+        self.written.clear()
 
     def close(self) -> None:
         """Close the connection once the request has arrived."""
+        self.flush()
         if self.arrival.is_whole or self.is_lingering:
             self.transport.close()
         elif not self.transport.is_closing():
@@ -166,6 +181,7 @@ class LingeringTransport(asyncio.Transport):
 
     def close_now(self) -> None:
         """Close the connection once what was written is sent."""
+        self.flush()
         self.transport.close()
 
     def abort(self) -> None:

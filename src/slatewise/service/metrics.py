@@ -6,7 +6,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -44,13 +44,14 @@ class Metrics:
         self.expired = Counter("slates_expired", "Slates closed for lack of feedback in time.", **options)
         self.log_lines_dropped = Counter("log_lines_dropped", "Lines of the log that could not be written.", **options)
         self.reloads = Counter("catalog_reloads", "Catalogs loaded or refused while serving.", ["outcome"], **options)
+        self._requests_of, self._seconds_of = cache(self.requests.labels), cache(self.seconds.labels)
         self.slate_rate, self.feedback_rate = Rate(), Rate()
         self.latencies = Latencies()
 
     def count_request(self, record: RequestRecord, method: str, route: str, seconds: float) -> None:
         """Count a request that was answered."""
-        self.requests.labels(route, method, str(record.status)).inc()
-        self.seconds.labels(route).observe(seconds)
+        self._requests_of(route, method, str(record.status)).inc()
+        self._seconds_of(route).observe(seconds)
         self.latencies.add(route, seconds)
         if record.rejection is not None:
             self.rejected.labels(record.rejection).inc()

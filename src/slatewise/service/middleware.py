@@ -3,6 +3,7 @@
 import ipaddress
 import secrets
 import time
+from functools import lru_cache
 from itertools import count
 from urllib.parse import unquote_to_bytes
 
@@ -27,6 +28,7 @@ HEADERS = [
 ]
 CLOSE = (b"connection", b"close")
 """Sent along by whoever answers a request without having waited for all of it, or has no place for another one."""
+MAX_HOSTS = 1000
 WHOLE = Arrival(is_whole=True)
 METHODS = {"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"}
 ENCODED_PATHS = b"/v1/users/"
@@ -61,7 +63,8 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            await self._serve(scope, receive, send_with_headers)
+            problem = self.head.problem(scope)
+            await (self.app if problem is None else problem.response(scope))(scope, receive, send_with_headers)
         except Exception as error:  # noqa: BLE001
             problem = problem_of(error)
             if problem.kind is INTERNAL:
@@ -70,13 +73,6 @@ class RequestMiddleware:
                 await problem.response(scope)(scope, receive, send_with_headers)
         finally:
             self._note(scope, record)
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        problem = self.head.problem(scope)
-        if problem is None:
-            await self.app(scope, receive, send)
-        else:
-            await problem.response(scope)(scope, receive, send)
 
     def _note(self, scope: Scope, record: RequestRecord) -> None:
         seconds = time.perf_counter() - record.started
@@ -97,6 +93,7 @@ class HeadCheck:
     def __init__(self, settings: Settings) -> None:
         self.names = {"localhost", settings.host.lower(), *settings.allowed_hosts}
         self.any_address = not settings.on_loopback
+        self.knows = lru_cache(MAX_HOSTS)(self._knows)
 
     def problem(self, scope: Scope) -> ProblemError | None:
         """Return what is wrong with the head of a request, if anything; health can be asked for in any case."""
@@ -111,7 +108,7 @@ class HeadCheck:
             return ProblemError(MEDIA_TYPE, "Send the body without Content-Encoding.")
         return _check_path(scope)
 
-    def knows(self, host: bytes) -> bool:
+    def _knows(self, host: bytes) -> bool:
         """Whether a Host header names this service; DNS cannot rebind an address, so beyond loopback any will do."""
         name = host.decode("latin-1").lower()
         if name in self.names:
