@@ -385,6 +385,26 @@ def test_overlap_greedy_by_a_loop(seed: int, k: int, weight: float, n_categories
         assert_slate(choice, user, naive.overlap_greedy(scores[user], categories, available[user], k, weight))
 
 
+@pytest.mark.parametrize("weight", [0.05, 1.0])
+def test_overlaps_of_candidates_are_those_of_a_full_search(weight: float) -> None:
+    """Many items of a block come into question here, and some sets are shared, so both short cuts are taken."""
+    random = np.random.default_rng(12)
+    scores, categories = 0.01 * random.normal(size=(1, 400)), random.random((400, 6)) < 0.3
+    available = Available.of(400, excluded=[3, 70, 71], candidates=np.flatnonzero(random.random(400) < 0.7))
+    choice = choose(slates.table(scores), rules.overlap(pack_sets(categories), weight), available, 15)
+    assert_slate(choice, 0, naive.overlap_greedy(scores[0], categories, available.table()[0], 15, weight))
+
+
+def test_equal_categories_are_one_set() -> None:
+    indicators = np.zeros((4, 70), dtype=bool)
+    indicators[[0, 2], 69], indicators[1, [0, 69]] = True, True
+    words, of_item = pack_sets(indicators)
+    assert words.shape == (3, 2)
+    assert of_item[0] == of_item[2]
+    unpacked = np.unpackbits(words[of_item].view(np.uint8), axis=1, bitorder="little")[:, :70]
+    np.testing.assert_array_equal(unpacked, indicators)
+
+
 def test_every_user_may_have_a_weight_of_their_own() -> None:
     random = np.random.default_rng(7)
     scores, sets = random.normal(size=(3, 200)), pack_sets(random.random((200, 5)) < 0.4)
