@@ -15,7 +15,7 @@ from slatewise.store.postgres_errors import ConnectionLostError
 from slatewise.store.postgres_pool import ConnectionPool
 from slatewise.store.postgres_session import Session
 from slatewise.store.postgres_writer import PostgresWriter
-from slatewise.store.protocol import Result, StoreUnavailableError, Transaction
+from slatewise.store.protocol import Result, StoreError, StoreUnavailableError, Transaction
 from slatewise.store.rows import Values
 
 MAX_READERS = 8
@@ -43,6 +43,7 @@ class PostgresStore:
         self._proof_lock = threading.Lock()
         self._proof: Future[int] | None = None
         self._proof_at = 0.0
+        self._size: int | None = None
         self._is_closed = False
 
     @classmethod
@@ -120,26 +121,31 @@ class PostgresStore:
         return result
 
     def _proven_size(self, writer: PostgresWriter) -> int:
-        """Return the size after something was written through the queue; all who ask at once share one write."""
+        """Return the size, as measured by a write through the queue; wait for it unless another one was just committed."""
         with self._proof_lock:
             now = time.monotonic()
-            if self._proof is None or (self._proof.done() and not self._is_proven(writer, now)):
+            is_proven = now - writer.wrote_at <= PROOF_AGE
+            if self._proof is None or (self._proof.done() and not (is_proven and now - self._proof_at <= SIZE_AGE)):
                 self._proof, self._proof_at = writer.submit(measure_by_writing), now
             proof = self._proof
+        if is_proven and self._size is not None:
+            return self._size
         try:
-            return proof.result(SECONDS_FOR_PROOF)
+            self._size = proof.result(SECONDS_FOR_PROOF)
         except TimeoutError:
             raise StoreUnavailableError(f"{self.address.where} did not commit a write in time") from None
-
-    def _is_proven(self, writer: PostgresWriter, now: float) -> bool:
-        """Return whether a write was just committed, and the size is known well enough."""
-        is_known = self._proof is not None and self._proof.exception() is None and now - self._proof_at <= SIZE_AGE
-        return is_known and now - writer.wrote_at <= PROOF_AGE
+        return self._size
 
     def _probe(self, session: Session) -> None:
-        """Fail unless the server commits what is written; a session that only reads has shown that it works."""
-        if not self._read_only:
+        """Fail with StoreUnavailableError unless the server commits writes; other errors are for those who write."""
+        if self._read_only:
+            return
+        try:
             commit_jobs(session, self.address.where, [measure_by_writing], lock_patiently)
+        except StoreUnavailableError:
+            raise
+        except StoreError:
+            pass
 
 
 def _refused() -> Future[Any]:

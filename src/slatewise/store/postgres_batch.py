@@ -1,5 +1,6 @@
 """One transaction on PostgreSQL: several jobs, their statements pipelined, committed together."""
 
+import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 LOCK_UNLESS_LOCKED = statements.LOCK_USER + " SKIP LOCKED"
 CLAIM_UNLESS_LOCKED = statements.CLAIM_USER.replace("DO UPDATE SET user_id = excluded.user_id", "DO NOTHING")
 LOCKING = {statements.LOCK_USER, statements.CLAIM_USER, LOCK_UNLESS_LOCKED, CLAIM_UNLESS_LOCKED}
+NOBODY = secrets.token_hex(200)
+"""The id of a user who cannot exist, because it is too long; another one in every process."""
 SIZE = (
     "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
     " WHERE relnamespace = 'slatewise'::regnamespace AND relkind = 'r'"
@@ -116,10 +119,14 @@ class _Batch:
         """Run all jobs to the end and return their outcomes."""
         tasks = [_Task(self, job) for job in jobs]
         running = [greenlet.greenlet(task.run) for task in tasks]
-        while running:
+        try:
+            while running:
+                for one in running:
+                    one.switch()
+                running = [one for one in running if not one.dead]
+        finally:
             for one in running:
-                one.switch()
-            running = [one for one in running if not one.dead]
+                one.throw()
         return [task.outcome for task in tasks]
 
 
@@ -177,6 +184,8 @@ def _attempt(transaction: SqlTransaction, job: Run) -> Outcome:
     try:
         result = job(transaction)
         transaction.finish()
+    except greenlet.GreenletExit:
+        raise
     except BaseException as error:
         if transaction.has_written or isinstance(error.__cause__, psycopg.Error):
             raise
@@ -191,8 +200,8 @@ def returns_rows(sql: str) -> bool:
 
 
 def measure_by_writing(transaction: PostgresTransaction) -> int:
-    """Write a row for a user who cannot exist, delete it again, and return the size of the tables."""
-    transaction.lock("")
+    """Write the row of a user who cannot exist, delete it again, and return the size of the tables."""
+    transaction.lock(NOBODY)
     return transaction.size()
 
 

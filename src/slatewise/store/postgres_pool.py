@@ -92,9 +92,11 @@ class ConnectionPool:
         while not self._closing.is_set():
             with suppress(psycopg.Error, StoreUnavailableError):
                 session = connect(self.address, self._read_only)
-                self._probe(session)
-                with self._lock:
-                    self._failure = None
-                return self._give_back(session)
+                try:
+                    self._probe(session)
+                finally:
+                    self._give_back(session)
+                break
             self._closing.wait(PROBE_PAUSE)
-        return None
+        with self._lock:
+            self._failure = None
