@@ -6,16 +6,16 @@ when the user's next slate is chosen.
 
 import hashlib
 import json
+import math
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from slatewise.recommender.profile import clicked_items, tally, tally_by_slate
-from slatewise.recommender.recommend import Serving, check_id
+from slatewise.recommender.learning import Tally
+from slatewise.recommender.recommend import MAX_ITEMS, Serving, check_id, plain_id
 from slatewise.recommender.types import ConflictError, Receipt, RequestError, UnknownSlateError
-from slatewise.store.protocol import (
+from slatewise.store.protocol import Transaction
+from slatewise.store.records import (
     CLOSED,
     OPEN,
     WITHDRAWN,
@@ -23,143 +23,184 @@ from slatewise.store.protocol import (
     ItemId,
     PolicyCounts,
     SlateRecord,
-    Transaction,
     UserRecord,
 )
+
+Values = Mapping[ItemId, float] | Iterable[tuple[ItemId, float]]
 
 
 @dataclass(frozen=True)
 class FeedbackEvent:
-    """What a client says about a slate."""
+    """What a client says about a slate; see `Recommender.feedback` for the fields. It is checked when it is created."""
 
-    event_id: str
     slate_id: str
-    clicked: tuple[ItemId, ...]
-    retracted: tuple[ItemId, ...]
-    final: bool
+    clicked: Iterable[ItemId] = ()
+    retracted: Iterable[ItemId] = ()
+    seen: Iterable[ItemId] | int | None = None
+    values: Values = ()
+    disliked: Iterable[ItemId] = ()
+    event_id: str | None = None
+    final: bool = True
+    user: str | None = None
 
-    @classmethod
-    def of(
-        cls,
-        slate_id: str,
-        clicked: Iterable[ItemId],
-        retracted: Iterable[ItemId],
-        event_id: str | None,
-        final: bool,
-    ) -> "FeedbackEvent":
-        """Check an event; without an id it gets one made from its content, so that it is recognized when resent."""
-        check_id("slate_id", slate_id)
-        yes, no = (tuple(dict.fromkeys(map(_plain_id, items))) for items in (clicked, retracted))
-        if set(yes) & set(no):
+    def __post_init__(self) -> None:
+        check_id("slate_id", self.slate_id)
+        if self.event_id is not None:
+            check_id("event_id", self.event_id)
+        lists = {name: _ids(getattr(self, name)) for name in ("clicked", "retracted", "disliked")}
+        pairs = self.values.items() if isinstance(self.values, Mapping) else self.values
+        values = tuple({plain_id(item): float(value) for item, value in pairs}.items())
+        seen = self.seen if self.seen is None or isinstance(self.seen, int) else _ids(self.seen)
+        for name, value in {**lists, "values": values, "seen": seen}.items():
+            object.__setattr__(self, name, value)
+        if not all(0.0 <= value <= 1.0 for _, value in values):
+            raise RequestError("a value is not between 0 (refused) and 1 (liked)")
+        if isinstance(seen, int) and (isinstance(seen, bool) or not 0 <= seen <= MAX_ITEMS):
+            raise RequestError(f"seen must be a list of items, or how many from the top, 0 to {MAX_ITEMS}")
+        self._check_contradictions({item for item, _ in values}, **{name: set(ids) for name, ids in lists.items()})
+
+    def _check_contradictions(
+        self, graded: set[ItemId], clicked: set[ItemId], retracted: set[ItemId], disliked: set[ItemId]
+    ) -> None:
+        if clicked & retracted:
             raise RequestError("an item is both clicked and retracted; send one of the two")
-        if event_id is None:
-            content = json.dumps([slate_id, sorted(yes, key=repr), sorted(no, key=repr), final])
-            event_id = "content-" + hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
-        check_id("event_id", event_id)
-        return cls(event_id, slate_id, yes, no, final)
+        if clicked & disliked or retracted & (graded | disliked) or graded & disliked:
+            raise RequestError("an item is named twice with different meanings; send one of them")
+
+    def record(self, slate: SlateRecord, at: float) -> FeedbackRecord:
+        """Return the event as the log keeps it; without an id it gets one that is made from its content."""
+        seen = slate.items[: self.seen] if isinstance(self.seen, int) else self.seen
+        said = {name: getattr(self, name) for name in ("clicked", "retracted", "final", "values", "disliked")}
+        record = FeedbackRecord("", slate.slate_id, slate.user, received_at=at, seen=seen, **said)  # type: ignore[arg-type]
+        return replace(record, event_id=self.event_id or content_id(record))
+
+
+def content_id(record: FeedbackRecord) -> str:
+    """Return an id for what an event says, whatever the order of its items."""
+    lists = (record.clicked, record.retracted, record.seen, record.values, record.disliked)
+    ordered = [None if one is None else sorted(one, key=repr) for one in lists]
+    content = json.dumps([record.slate_id, record.final, *ordered])
+    return "content-" + hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
 def record_feedback(serving: Serving, transaction: Transaction, event: FeedbackEvent) -> Receipt:
     """Record an event, once however often it is sent."""
     slate, user = _locked_slate(transaction, event)
     is_late = slate.status != OPEN
-    now = serving.next_time(user)
-    record = FeedbackRecord(
-        event.event_id, slate.slate_id, slate.user, event.clicked, event.retracted, event.final, now
-    )
-    known = transaction.feedback_on(slate, event.event_id)
-    earlier = next((one for one in known if one.event_id == event.event_id), None)
+    record = event.record(slate, serving.next_time(user))
+    known = transaction.feedback_on(slate, record.event_id)
+    earlier = _same_event(record, known) if event.event_id is None else _event_with_id(record, known)
     if earlier is not None:
-        return _duplicate(slate, record, earlier)
-    _check_items(event, slate)
-    if is_late:
-        slate = _record_late(serving, transaction, slate, record, known)
-    elif event.final:
-        clicks = tally_by_slate([*known, record])[slate.slate_id]
-        slate = slate.with_status(CLOSED, now)
-        serving.close(transaction, slate, len(clicked_items(clicks)))
+        return _duplicate(slate, earlier)
+    _check_items(record, slate)
+    if any(one.event_id == record.event_id for one in known):
+        record = replace(record, event_id=f"{record.event_id}-{len(known)}")
+    before = Tally.of(one for one in known if one.slate_id == slate.slate_id)
+    slate = _closed(serving, transaction, slate, before, record)
     transaction.add_feedback(record)
     version = secrets.token_hex(8)
-    transaction.save_user(replace(user, version=version, updated_at=now))
-    _update_cache(serving, user, version, slate, record)
-    return Receipt(slate.slate_id, event.event_id, duplicate=False, closed=slate.status != OPEN, late=is_late)
+    transaction.save_user(replace(user, version=version, updated_at=record.received_at))
+    _update_cache(serving, user, version, (slate, before), record)
+    return Receipt(slate.slate_id, record.event_id, duplicate=False, closed=slate.status != OPEN, late=is_late)
 
 
 def close_expired_slate(serving: Serving, transaction: Transaction, slate: SlateRecord) -> bool:
     """Close a slate that waited too long for feedback; return False if it is no longer open."""
     user, current = transaction.lock(slate.user), transaction.slate(slate.slate_id)
-    if current is None or current.status != OPEN:
+    if current is None or current.status != OPEN or current.user != user.user:
         return False
-    clicks = tally_by_slate(transaction.feedback_on(current)).get(slate.slate_id, {})
-    now = serving.next_time(user)
-    serving.close(transaction, current.with_status(CLOSED, now), len(clicked_items(clicks)))
+    tally, now = Tally.of(transaction.feedback_on(current)), serving.next_time(user)
+    serving.close(transaction, current.with_status(CLOSED, now), len(tally.liked(current.items)))
     transaction.save_user(replace(user, version=secrets.token_hex(8), updated_at=now))
     serving.profiles.drop(slate.user)
     return True
 
 
 def _locked_slate(transaction: Transaction, event: FeedbackEvent) -> tuple[SlateRecord, UserRecord]:
-    """Return the slate of an event and its user, locked; the slate is read once no other writer can change it."""
-    slate = transaction.slate(event.slate_id)
-    if slate is not None:
-        user = transaction.lock(slate.user)
+    """Return the slate of an event and its user, locked; the slate is read once no other writer can change it.
+
+    If the event names its user, they are locked at once. A slate that was merged into another user in the meantime is
+    looked for again.
+    """
+    owner = event.user
+    for _ in range(3):
+        user = None if owner is None else transaction.lock(owner)
         slate = transaction.slate(event.slate_id)
-    if slate is None:
-        raise UnknownSlateError("there is no such slate; feedback names the slate_id that came with the slate")
-    return slate, user
+        if slate is None:
+            raise UnknownSlateError("there is no such slate; feedback names the slate_id that came with the slate")
+        if user is not None and slate.user == owner:
+            return slate, user
+        owner = slate.user
+    raise UnknownSlateError("the slate is being merged into another user; send the event again")
 
 
-def _duplicate(slate: SlateRecord, event: FeedbackRecord, earlier: FeedbackRecord) -> Receipt:
-    if not earlier.has_same_content(event):
+def _event_with_id(record: FeedbackRecord, known: Sequence[FeedbackRecord]) -> FeedbackRecord | None:
+    """Return the event that has the same id; if it says something else, that is an error."""
+    earlier = next((one for one in known if one.event_id == record.event_id), None)
+    if earlier is not None and not earlier.has_same_content(record):
         raise ConflictError("this event_id was used before with different content; resend an event unchanged")
+    return earlier
+
+
+def _same_event(record: FeedbackRecord, known: Sequence[FeedbackRecord]) -> FeedbackRecord | None:
+    """Return the latest event about any of the same items if it says the same: then this one was sent again.
+
+    An event without reactions is compared with others without any.
+    """
+    for one in reversed(known):
+        if one.reacted & record.reacted or not (one.reacted or record.reacted):
+            return one if one.has_same_content(record) else None
+    return None
+
+
+def _duplicate(slate: SlateRecord, earlier: FeedbackRecord) -> Receipt:
     was_late = slate.closed_at is not None and earlier.received_at > slate.closed_at
-    return Receipt(slate.slate_id, event.event_id, duplicate=True, closed=slate.status != OPEN, late=was_late)
+    return Receipt(slate.slate_id, earlier.event_id, duplicate=True, closed=slate.status != OPEN, late=was_late)
 
 
-def _check_items(event: FeedbackEvent, slate: SlateRecord) -> None:
+def _check_items(record: FeedbackRecord, slate: SlateRecord) -> None:
     """Refuse items that were not on the slate; 1 and True, or 1 and "1", are not the same item."""
     items = {(type(item), item) for item in slate.items}
-    if any((type(item), item) not in items for item in (*event.clicked, *event.retracted)):
+    if any((type(item), item) not in items for item in (*record.reacted, *(record.seen or ()))):
         raise RequestError("an item of the feedback was not on this slate")
 
 
-def _record_late(
-    serving: Serving,
-    transaction: Transaction,
-    slate: SlateRecord,
-    record: FeedbackRecord,
-    known: list[FeedbackRecord],
+def _closed(
+    serving: Serving, transaction: Transaction, slate: SlateRecord, before: Tally, record: FeedbackRecord
 ) -> SlateRecord:
-    """Count late clicks; a withdrawn slate with a click on it was shown after all, and is closed."""
-    clicks = tally_by_slate(known).get(slate.slate_id, {})
-    before, after = clicked_items(clicks), clicked_items(tally(clicks, record))
-    if before == after:
+    """Close and count a slate if the event is final; count what late feedback changes.
+
+    A withdrawn slate that somebody reacts to was shown after all, and is closed.
+    """
+    after = before.after(record)
+    n_liked = len(after.liked(slate.items))
+    if slate.status == CLOSED:
+        more = n_liked - len(before.liked(slate.items))
+        if more:
+            serving.count(transaction, slate, PolicyCounts(clicks=more))
         return slate
-    if slate.status == WITHDRAWN:
+    was_shown = any(not math.isnan(after.value(item)) for item in slate.items)
+    if was_shown if slate.status == WITHDRAWN else record.final:
         slate = slate.with_status(CLOSED, record.received_at)
-        serving.close(transaction, slate, len(after))
-    else:
-        serving.count(transaction, slate, PolicyCounts(clicks=len(after) - len(before)))
-    transaction.discard_belief(slate.user, slate.number)
+        serving.close(transaction, slate, n_liked)
     return slate
 
 
-def _update_cache(serving: Serving, user: UserRecord, version: str, slate: SlateRecord, record: FeedbackRecord) -> None:
+def _update_cache(
+    serving: Serving, user: UserRecord, version: str, known: tuple[SlateRecord, Tally], event: FeedbackRecord
+) -> None:
     """Bring a cached profile up to date; if it was not current, or has learned the slate, it is loaded again later."""
-    profile = serving.profiles.get(user.user)
-    if profile is None or profile.version != user.version or record.retracted:
+    (slate, before), profile = known, serving.profiles.get(user.user)
+    if profile is None or profile.version != user.version:
         serving.profiles.drop(user.user)
     elif profile.pending_slate(slate.slate_id) is not None:
-        clicked = profile.with_clicks(record, serving.served.numbers(record.clicked)).with_pending([slate])
-        serving.profiles.put(user.user, replace(clicked, version=version))
-    elif record.clicked:
-        serving.profiles.drop(user.user)
-    else:
+        changed = profile.with_feedback(event).with_statuses([slate])
+        serving.profiles.put(user.user, replace(changed, version=version))
+    elif slate.status == WITHDRAWN or before.says_as_much_as(before.after(event), slate.items):
         serving.profiles.put(user.user, replace(profile, version=version))
+    else:
+        serving.profiles.drop(user.user)
 
 
-def _plain_id(item: object) -> ItemId:
-    """Return an item id as slates hold it: integers of numpy as integers, everything else but integers as text."""
-    if isinstance(item, np.integer):
-        return int(item)
-    return item if isinstance(item, int | str) else str(item)
+def _ids(items: Iterable[ItemId]) -> tuple[ItemId, ...]:
+    return tuple(dict.fromkeys(map(plain_id, items)))

@@ -1,211 +1,175 @@
-"""What is known about a user while they are served: learned from the log, and cached for the next request.
-
-The belief is the fold of the policy's update over the user's closed slates in the order in which they were shown, each
-with what counts as clicked in it by now. So it does not depend on when or in which order feedback arrived.
-"""
+"""What is known about a user while they are served: learned from the log, and cached for the next request."""
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.policies import State
 from slatewise.randomness import user_keys
 from slatewise.recommender import state_codec
-from slatewise.recommender.served_catalog import ServedCatalog, ServedPolicy
-from slatewise.store.protocol import (
-    CLOSED,
-    OPEN,
-    WITHDRAWN,
-    BeliefRecord,
-    FeedbackRecord,
-    ItemId,
-    SlateRecord,
-    Transaction,
-    UserRecord,
+from slatewise.recommender.learning import (
+    NO_ITEMS,
+    RECENT_SLATES,
+    Learned,
+    LoggedEvent,
+    LoggedSlate,
+    Shown,
+    learn,
 )
-
-Integers = NDArray[np.int64]
-Clicks = Mapping[ItemId, int]
-"""How often each item of a slate was clicked, less how often that was retracted."""
+from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
+from slatewise.store.records import CLOSED, OPEN, BeliefRecord, FeedbackRecord, SlateRecord
 
 MAX_LIKED = 50
 SAVE_EVERY = 8
-"""Slates after which the belief is written again; at most so many are learned again when a profile is loaded."""
-NO_ITEMS: Integers = np.empty(0, dtype=np.int64)
+"""Slates after which the belief is written again; more for a long history, of which it is the larger part."""
+LEARNED = "learned "
+"""How the names of arrays begin that are kept with the state of a policy."""
 
 
 @dataclass(frozen=True, eq=False)
 class UserProfile:
-    """A user under a policy: everything shown (item numbers, oldest first), recent likes, and what was learned.
+    """A user under a policy: what was learned, and the part of the log that was not.
 
-    The state has learned the closed slates before the `pending` ones, which are open or not learned yet and whose
-    clicks are kept by slate id. The belief in the store covers the slates before number `saved`. `random_key` seeds
-    the user's random numbers.
+    pending: slates from number `learned.covers` on that are open or not learned yet, without withdrawn ones; events:
+    those with positions from there on. The belief in the store covers the slates before number `saved`, and is out of
+    date if `is_corrected`. `random_key` seeds the user's random numbers.
     """
 
     version: str
     random_key: NDArray[np.uint64]
     policy: ServedPolicy
-    state: State
     n_slates: int
-    shown: Integers
-    liked: tuple[int, ...]
-    pending: tuple[SlateRecord, ...]
-    clicks: Mapping[str, Clicks]
+    learned: Learned
+    pending: tuple[LoggedSlate, ...] = ()
+    events: tuple[LoggedEvent, ...] = ()
     saved: int = 0
+    is_corrected: bool = False
 
     @classmethod
-    def of_new_user(cls, user: str, policy: ServedPolicy) -> "UserProfile":
+    def of_new_user(cls, user: str, served: ServedCatalog, policy: ServedPolicy) -> "UserProfile":
         """Return the profile of a user never seen."""
-        return cls("", user_keys([user]), policy, policy.start, 0, NO_ITEMS, (), (), {})
+        return cls("", user_keys([user]), policy, 0, Learned.nothing(served, policy))
 
     @property
     def covers(self) -> int:
-        """The number of the first slate that the state has not learned."""
-        return self.pending[0].number if self.pending else self.n_slates
+        """The number of the first slate that was not learned."""
+        return self.learned.covers
 
-    def pending_slate(self, slate_id: str) -> SlateRecord | None:
+    @property
+    def is_save_due(self) -> bool:
+        """Whether the belief in the store should be replaced, so that loading the profile stays cheap."""
+        return self.is_corrected or self.covers - self.saved >= max(SAVE_EVERY, self.n_slates // RECENT_SLATES)
+
+    def shown(self) -> Shown:
+        """Return everything that is not offered again for now, pending slates included."""
+        return self.learned.shown.with_slates(self.pending, self.policy.rules.repeat_after)
+
+    def liked(self) -> tuple[int, ...]:
+        """Return the numbers of the items liked most recently."""
+        rows = [*self.learned.likes.tolist()]
+        rows += [[2 * slate.record.number + 1, number] for slate in self.pending for number in slate.liked().tolist()]
+        recent = [number for when, number in rows if when >= 2 * (self.n_slates - RECENT_SLATES)]
+        return tuple(latest_last(np.array(recent, dtype=np.int64))[-MAX_LIKED:].tolist())
+
+    def pending_slate(self, slate_id: str) -> LoggedSlate | None:
         """Return one of the pending slates."""
-        return next((slate for slate in self.pending if slate.slate_id == slate_id), None)
+        return next((slate for slate in self.pending if slate.record.slate_id == slate_id), None)
 
-    def with_pending(self, changed: Iterable[SlateRecord]) -> "UserProfile":
+    def without(self, slate: SlateRecord) -> "UserProfile":
+        """Return the profile without a pending slate, as if it had never been shown."""
+        return replace(self, pending=tuple(one for one in self.pending if one.record.slate_id != slate.slate_id))
+
+    def with_statuses(self, changed: Iterable[SlateRecord]) -> "UserProfile":
         """Return the profile with a new status of some pending slates."""
         by_id = {slate.slate_id: slate for slate in changed}
-        return replace(self, pending=tuple(by_id.get(slate.slate_id, slate) for slate in self.pending))
+        pending = (replace(one, record=by_id.get(one.record.slate_id, one.record)) for one in self.pending)
+        return replace(self, pending=tuple(pending))
 
-    def with_clicks(self, event: FeedbackRecord, clicked: Integers) -> "UserProfile":
-        """Return the profile after clicks on a pending slate; `clicked` are the numbers of the clicked items."""
-        clicks = {**self.clicks, event.slate_id: tally(self.clicks.get(event.slate_id, {}), event)}
-        new = clicked[clicked >= 0].tolist()
-        liked = [*(number for number in self.liked if number not in new), *new]
-        return replace(self, clicks=clicks, liked=tuple(liked[-MAX_LIKED:]))
+    def with_feedback(self, event: FeedbackRecord) -> "UserProfile":
+        """Return the profile after feedback on a pending slate."""
+        pending = (
+            replace(one, tally=one.tally.after(event)) if one.record.slate_id == event.slate_id else one
+            for one in self.pending
+        )
+        return replace(self, pending=tuple(pending))
 
-    def with_slate(self, slate: SlateRecord, numbers: Integers, *, repeats: bool) -> "UserProfile":
-        """Return the profile after one more slate; `repeats` says whether an item on it was shown before."""
-        shown = np.concatenate([self.shown, numbers])
-        pending = (*self.pending, slate)
-        return replace(self, n_slates=slate.number + 1, shown=latest_last(shown) if repeats else shown, pending=pending)
+    def with_slate(self, slate: SlateRecord, numbers: Integers) -> "UserProfile":
+        """Return the profile after one more slate."""
+        return replace(self, n_slates=slate.number + 1, pending=(*self.pending, LoggedSlate(slate, numbers)))
 
-    def to_record(self, user: str) -> BeliefRecord:
-        """Return the belief as the store keeps it."""
-        return BeliefRecord(user, self.policy.key, self.covers, state_codec.to_bytes(self.state))
+    def to_record(self, user: str, saved_at: float) -> BeliefRecord:
+        """Return what was learned as the store keeps it; everything up to a time has been looked at.
 
-
-def load_profile(
-    transaction: Transaction,
-    user: UserRecord,
-    served: ServedCatalog,
-    policy: ServedPolicy,
-    *,
-    use_saved: bool = True,
-    without: str | None = None,
-) -> UserProfile:
-    """Read a user's profile from the log; a saved belief is used if it belongs to this policy.
-
-    use_saved = False learns everything again; `without` names a slate to treat as never shown.
-    """
-    slates = transaction.slates_of(user.user)
-    history = [slate for slate in slates if slate.slate_id != without]
-    clicks = tally_by_slate(transaction.feedback_of(user.user))
-    shown = [slate for slate in history if slate.status != WITHDRAWN]
-    numbers = {slate.slate_id: served.numbers(slate.items) for slate in history}
-    covers, state = _saved_state(transaction.belief(user.user), policy) if use_saved else (0, policy.start)
-    pending = tuple(slate for slate in shown if slate.number >= covers)
-    profile = UserProfile(
-        version=user.version,
-        random_key=user_keys([user.user]),
-        policy=policy,
-        state=state,
-        n_slates=max((slate.number + 1 for slate in slates), default=0),
-        shown=latest_last(np.concatenate([NO_ITEMS, *(numbers[slate.slate_id] for slate in shown)])),
-        liked=recent_likes(served, history, clicks),
-        pending=pending,
-        clicks={slate.slate_id: clicks.get(slate.slate_id, {}) for slate in pending},
-        saved=covers,
-    )
-    return learn_closed(profile, served)
+        What is pending arrived at the time `since` or later, so that this part of the log is enough to go on.
+        """
+        arrived = [slate.record.created_at for slate in self.pending]
+        since = min([saved_at, *arrived, *(event.record.received_at for event in self.events)])
+        learned, shown = self.learned, self.learned.shown
+        kept: dict[str, NDArray[Any]] = {
+            "times": np.array([learned.at, saved_at, since]),
+            "counts": learned.counts,
+            "shown": shown.numbers,
+            "shown at": shown.at,
+            "shown until": shown.until,
+            "never": learned.never,
+            "likes": learned.likes,
+        }
+        named = {LEARNED + name: array for name, array in kept.items()}
+        return BeliefRecord(user, self.policy.key, self.covers, state_codec.to_bytes({**learned.state, **named}))
 
 
-def _saved_state(belief: BeliefRecord, policy: ServedPolicy) -> tuple[int, State]:
-    """Return the number of the first slate that a saved belief has not learned, and its state, if it is usable."""
-    if belief.content is not None and belief.key == policy.key:
+@dataclass(frozen=True, eq=False)
+class SavedBelief:
+    """What the store keeps about a user: see `UserProfile.to_record`."""
+
+    learned: Learned
+    saved_at: float
+    since: float
+
+    @classmethod
+    def of(cls, belief: BeliefRecord, policy: ServedPolicy) -> "SavedBelief | None":
+        """Read a belief; None if it is not of this policy or cannot be read."""
+        if belief.content is None or belief.key != policy.key:
+            return None
         try:
-            state = state_codec.from_bytes(belief.content)
-            return belief.covers, {name: state[name] for name in policy.start}
+            arrays = state_codec.from_bytes(belief.content)
+            state = {name: arrays[name] for name in policy.start}
+            kept = {name.removeprefix(LEARNED): arrays[name] for name in arrays if name.startswith(LEARNED)}
+            at, saved_at, since = kept["times"].tolist()
+            shown = Shown(kept["shown"], kept["shown at"], kept["shown until"])
+            known = (at, shown, kept["never"], kept["likes"])
         except (ValueError, KeyError):
-            pass
-    return 0, policy.start
+            return None
+        return cls(Learned(belief.covers, state, kept["counts"], *known), saved_at, since)
 
 
-def learn_closed(profile: UserProfile, served: ServedCatalog) -> UserProfile:
-    """Learn the closed slates at the head of the pending ones."""
-    closed = list(takewhile(lambda slate: slate.status == CLOSED, profile.pending))
-    if not closed:
-        return profile
+def learn_closed(profile: UserProfile) -> UserProfile:
+    """Learn the closed slates at the head of the pending ones, and the events before them."""
+    closed = list(takewhile(lambda slate: slate.record.status == CLOSED, profile.pending))
     pending = profile.pending[len(closed) :]
-    state = fold(profile.policy, served, closed, profile.clicks, profile.state)
-    clicks = {slate.slate_id: profile.clicks.get(slate.slate_id, {}) for slate in pending}
-    return replace(profile, state=state, pending=pending, clicks=clicks)
+    covers = pending[0].record.number if pending else profile.n_slates
+    if covers == profile.covers:
+        return profile
+    before, after = _split(profile.events, covers)
+    learned = learn(profile.learned, profile.policy, closed, before, covers)
+    return replace(profile, learned=learned, pending=pending, events=tuple(after))
 
 
-def close_open(profile: UserProfile, at: float) -> tuple[UserProfile, tuple[SlateRecord, ...]]:
+def learn_everything(profile: UserProfile) -> Learned:
+    """Learn also the events since the last slate, for a profile without open slates; they may get company later."""
+    return learn(profile.learned, profile.policy, [], profile.events, profile.covers) if profile.events else profile.learned
+
+
+def close_open(profile: UserProfile, at: float) -> tuple[UserProfile, tuple[LoggedSlate, ...]]:
     """Close the open slates of a profile; return it and the slates that were closed."""
-    closed = tuple(slate.with_status(CLOSED, at) for slate in profile.pending if slate.status == OPEN)
-    return profile.with_pending(closed) if closed else profile, closed
-
-
-def fold(
-    policy: ServedPolicy,
-    served: ServedCatalog,
-    slates: Iterable[SlateRecord],
-    clicks: Mapping[str, Clicks],
-    state: State | None = None,
-) -> State:
-    """Learn from slates in the order in which they were shown, starting from a state or from nothing."""
-    state = policy.start if state is None else state
-    for slate in slates:
-        liked = clicked_items(clicks.get(slate.slate_id, {}))
-        is_clicked = np.array([item in liked for item in slate.items], dtype=np.bool_)
-        state = policy.learn(state, served.numbers(slate.items), is_clicked)
-    return state
-
-
-def tally(clicks: Clicks, event: FeedbackRecord) -> Clicks:
-    """Return the clicks on a slate after one more event."""
-    total = dict(clicks)
-    for items, step in ((event.clicked, 1), (event.retracted, -1)):
-        for item in items:
-            total[item] = total.get(item, 0) + step
-    return total
-
-
-def tally_by_slate(events: Iterable[FeedbackRecord]) -> dict[str, Clicks]:
-    """Return the clicks on each slate, by slate id."""
-    clicks: dict[str, Clicks] = {}
-    for event in events:
-        clicks[event.slate_id] = tally(clicks.get(event.slate_id, {}), event)
-    return clicks
-
-
-def clicked_items(clicks: Clicks) -> frozenset[ItemId]:
-    """Return the items that count as clicked."""
-    return frozenset(item for item, times in clicks.items() if times > 0)
-
-
-def recent_likes(
-    served: ServedCatalog, history: Iterable[SlateRecord], clicks: Mapping[str, Clicks]
-) -> tuple[int, ...]:
-    """Return the numbers of the items clicked most recently, by slate."""
-    liked: list[ItemId] = []
-    for slate in history:
-        wanted = clicked_items(clicks.get(slate.slate_id, {}))
-        liked += [item for item in slate.items if item in wanted]
-    return tuple(latest_last(served.numbers(liked))[-MAX_LIKED:].tolist())
+    open_slates = [slate for slate in profile.pending if slate.record.status == OPEN]
+    closed = tuple(replace(slate, record=slate.record.with_status(CLOSED, at)) for slate in open_slates)
+    return profile.with_statuses(slate.record for slate in closed) if closed else profile, closed
 
 
 def latest_last(numbers: Integers) -> Integers:
@@ -213,6 +177,12 @@ def latest_last(numbers: Integers) -> Integers:
     kept = numbers[numbers >= 0]
     _, positions = np.unique(kept[::-1], return_index=True)
     return kept[::-1][np.sort(positions)][::-1]
+
+
+def _split(events: Sequence[LoggedEvent], covers: int) -> tuple[list[LoggedEvent], list[LoggedEvent]]:
+    """Return the events before a position, and the others."""
+    before = [event for event in events if event.record.position < covers]
+    return before, [event for event in events if event.record.position >= covers]
 
 
 class ProfileCache:

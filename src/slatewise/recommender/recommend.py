@@ -4,42 +4,33 @@ Drafting reads and computes and may take its time in any thread. Recording is sh
 written about the user in the meantime; then nothing is recorded, and the slate is drafted again.
 """
 
-import math
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.policies import Available, Slates
+from slatewise.policies import Available
 from slatewise.randomness import Streams
+from slatewise.recommender.learning import LoggedSlate, Shown, state_at
+from slatewise.recommender.loading import load_profile
 from slatewise.recommender.profile import (
     SAVE_EVERY,
     ProfileCache,
     UserProfile,
-    clicked_items,
     close_open,
     learn_closed,
-    load_profile,
+    learn_everything,
 )
-from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
-from slatewise.recommender.types import EXPLORING, POPULAR, SIMILAR, RequestError, Slate, SlateItem
-from slatewise.store.protocol import (
-    OPEN,
-    WITHDRAWN,
-    ItemId,
-    PolicyCounts,
-    SlateRecord,
-    Store,
-    Transaction,
-    UserRecord,
-)
+from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy, describe, mean_distance
+from slatewise.recommender.types import ConflictError, RequestError, Slate, SlateItem
+from slatewise.store.protocol import Store, Transaction
+from slatewise.store.records import OPEN, WITHDRAWN, Choice, ItemId, PolicyCounts, SlateRecord, UserRecord
 
 MAX_ITEMS = 500
 MAX_ID_LENGTH = 256
-SIMILAR_COSINE = 0.5
 CLOCK_STEP = 1e-6
 """Seconds between two writes about a user, at least."""
 
@@ -56,13 +47,31 @@ class SlateRequest:
     categories: tuple[str, ...] | None = None
     policy: str | None = None
     replaces: str | None = None
+    request_id: str | None = None
 
     def __post_init__(self) -> None:
         check_id("user", self.user)
+        if self.request_id is not None:
+            check_id("request_id", self.request_id)
         if isinstance(self.k, bool) or not isinstance(self.k, int) or not 1 <= self.k <= MAX_ITEMS:
             raise RequestError(f"k must be a whole number from 1 to {MAX_ITEMS}")
         if self.diversity is not None and not 0.0 <= self.diversity <= 1.0:
             raise RequestError("diversity must be between 0 (most relevant) and 1 (most varied)")
+
+
+    def described(self) -> dict[str, Any]:
+        """Return what was requested, ready for JSON; what was left to the recommender is left out."""
+        lists = {name: getattr(self, name) for name in ("candidates", "exclude", "categories")}
+        given = {name: [*map(plain_id, items)] for name, items in lists.items() if items is not None}
+        others = {name: getattr(self, name) for name in ("diversity", "policy", "replaces")}
+        return {"k": self.k, **given, **{name: value for name, value in others.items() if value is not None}}
+
+
+def plain_id(item: object) -> ItemId:
+    """Return an item id as slates hold it: integers of numpy as integers, everything else but integers as text."""
+    if isinstance(item, np.integer):
+        return int(item)
+    return item if isinstance(item, int | str) else str(item)
 
 
 def check_id(name: str, value: str) -> None:
@@ -93,66 +102,89 @@ class Serving:
 
     def save(self, transaction: Transaction, user: str, profile: UserProfile, now: float) -> None:
         """Write a user under a new version, with the belief if that is due, and cache the profile."""
-        version, saved = secrets.token_hex(8), profile.saved
-        if profile.covers - saved >= SAVE_EVERY:
-            transaction.save_belief(profile.to_record(user))
-            saved = profile.covers
+        version = secrets.token_hex(8)
+        if profile.is_save_due:
+            transaction.save_belief(profile.to_record(user, now))
+            profile = replace(profile, saved=profile.covers, is_corrected=False)
         transaction.save_user(UserRecord(user, version, profile.n_slates, now))
-        self.profiles.put(user, replace(profile, version=version, saved=saved))
+        self.profiles.put(user, replace(profile, version=version))
 
     def count(self, transaction: Transaction, slate: SlateRecord, more: PolicyCounts) -> None:
         """Add to the counts of a policy; only where it was assigned, so that policies can be compared."""
         if slate.policy == self.served.assigned_policy(slate.user):
             transaction.count(slate.user, slate.policy, more)
 
-    def close(self, transaction: Transaction, slate: SlateRecord, n_clicks: int) -> None:
-        """Record that a slate was closed, and count it: what was not clicked counts as not engaged with."""
+    def close(self, transaction: Transaction, slate: SlateRecord, n_liked: int) -> None:
+        """Record that a slate was closed, and count it."""
         transaction.update_slate(slate)
-        self.count(transaction, slate, PolicyCounts(1, len(slate.items), n_clicks, slate.variety))
+        self.count(transaction, slate, PolicyCounts(1, len(slate.items), n_liked, slate.variety))
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A slate that was chosen but not recorded yet, and what else recording it changes.
+    """A slate that was chosen at a time but not recorded yet, and what else recording it changes.
 
-    closed: the user's slates that it closes, with the number of clicks on each; withdrawn: the slate that it replaces.
-    The version of the profile is the oldest that any of this was read from.
+    closed: the user's slates that it closes, with what was said about them; withdrawn: the slate that it replaces. The
+    version of the profile is the oldest that any of this was read from.
     """
 
     request: SlateRequest
     served: ServedCatalog
     profile: UserProfile
-    closed: tuple[tuple[SlateRecord, int], ...]
+    closed: tuple[LoggedSlate, ...]
     withdrawn: SlateRecord | None
     numbers: Integers
-    repeats: bool
     items: tuple[SlateItem, ...]
-    variety: float
+    at: float
+
+    @property
+    def variety(self) -> float:
+        """The mean of 1 − Jaccard similarity over the pairs of items."""
+        return mean_distance(self.served.catalog.categories[self.numbers])
+
+    def choice(self, seed: int) -> Choice:
+        """Return how the slate was chosen: what `Recommender.replay` needs to choose it again, and what was returned."""
+        profile = self.profile
+        return {
+            "request": self.request.described(),
+            "key": profile.policy.key,
+            "seed": seed,
+            "random_key": int(profile.random_key[0]),
+            "step": profile.n_slates,
+            "at": self.at,
+            "rules": profile.policy.rules.described(),
+            "item_table": None,
+            "exploration": None,
+            "items": [[i.probability, i.deviation, i.diversity_gain, i.reason, i.because] for i in self.items],
+        }
 
 
 def draft_slate(serving: Serving, request: SlateRequest, transaction: Transaction | None = None) -> Draft:
     """Choose a slate for a user as known now, read within a transaction if one is given."""
-    served, policy = serving.served, serving.policy_for(request)
-    load = partial(_load, serving, transaction, request.user, policy)
+    served, policy, now = serving.served, serving.policy_for(request), serving.clock()
     known = serving.profiles.get(request.user)
     if known is None or known.policy is not policy:
-        known = load()
+        known = _load(serving, transaction, request.user, policy)
         serving.profiles.put(request.user, known)
-    withdrawn = _withdrawn(serving, known, request)
-    if withdrawn is not None:
-        known = replace(load(without=withdrawn.slate_id), version=known.version)
-    closing, closed = close_open(known, serving.clock())
-    profile = learn_closed(closing, served)
-    available, repeats = available_items(served, profile.shown, request)
-    random = Streams(serving.seed, profile.random_key, profile.n_slates)
-    chosen = policy.with_diversity(request.diversity).select(profile.state, available, request.k, random)
+    withdrawn = _withdrawn(known, request, now)
+    closing, closed = close_open(known if withdrawn is None else known.without(withdrawn), now)
+    profile = learn_closed(closing)
+    numbers, items = choose_items(served, profile, request, Streams(serving.seed, profile.random_key, profile.n_slates), now)
+    return Draft(request, served, profile, closed, withdrawn, numbers, items, now)
+
+
+def choose_items(
+    served: ServedCatalog, profile: UserProfile, request: SlateRequest, random: Streams, now: float
+) -> tuple[Integers, tuple[SlateItem, ...]]:
+    """Choose the items of a slate for a user without open slates; return their numbers too."""
+    policy, learned = profile.policy, learn_everything(profile)
+    available = available_items(served, learned.shown, learned.never, request, now)
+    state = state_at(policy, learned, now)
+    chosen = policy.with_diversity(request.diversity).select(state, available, request.k, random)
     numbers = chosen.items[0][chosen.items[0] >= 0]
     if not len(numbers):
         raise RequestError("nothing is left to show: no item passes the given candidates, categories and exclusions")
-    items = describe(served, chosen, profile.liked)
-    variety = mean_distance(served.catalog.categories[numbers])
-    counted = tuple((slate, len(clicked_items(known.clicks.get(slate.slate_id, {})))) for slate in closed)
-    return Draft(request, served, profile, counted, withdrawn, numbers, repeats, items, variety)
+    return numbers, describe(served, chosen, profile.liked())
 
 
 def record_slate(serving: Serving, transaction: Transaction, draft: Draft) -> Slate | None:
@@ -170,8 +202,9 @@ def _write(serving: Serving, transaction: Transaction, draft: Draft, now: float)
     user, profile = draft.request.user, draft.profile
     if draft.withdrawn is not None:
         transaction.update_slate(replace(draft.withdrawn, closed_at=now))
-    for closed, n_clicks in draft.closed:
-        serving.close(transaction, replace(closed, closed_at=now), n_clicks)
+    for closed in draft.closed:
+        n_liked = len(closed.tally.liked(closed.record.items))
+        serving.close(transaction, replace(closed.record, closed_at=now), n_liked)
     slate = SlateRecord(
         slate_id=_new_id(now),
         user=user,
@@ -181,27 +214,52 @@ def _write(serving: Serving, transaction: Transaction, draft: Draft, now: float)
         policy=profile.policy.name,
         items=tuple(item.id for item in draft.items),
         variety=draft.variety,
+        request_id=draft.request.request_id,
     )
-    transaction.add_slate(slate)
-    serving.save(transaction, user, profile.with_slate(slate, draft.numbers, repeats=draft.repeats), now)
+    transaction.add_slate(slate, draft.choice(serving.seed))
+    serving.save(transaction, user, profile.with_slate(slate, draft.numbers), now)
     return Slate(slate.slate_id, slate.user, slate.number, slate.policy, slate.variety, draft.items)
 
 
 def draft_and_record(serving: Serving, transaction: Transaction, request: SlateRequest) -> Slate:
     """Choose a slate and record it while no other writer can change the user."""
     record = transaction.lock(request.user)
+    earlier = recorded_slate(serving.served, transaction, request)
+    if earlier is not None:
+        return earlier
     serving.profiles.keep_only(request.user, record.version)
     return _write(serving, transaction, draft_slate(serving, request, transaction), serving.next_time(record))
 
 
-def _load(
-    serving: Serving, transaction: Transaction | None, user: str, policy: ServedPolicy, without: str | None = None
-) -> UserProfile:
+def recorded_slate(served: ServedCatalog, transaction: Transaction, request: SlateRequest) -> Slate | None:
+    """Return the slate that was recorded for the same request before; another request with its id is an error."""
+    if request.request_id is None:
+        return None
+    slate = transaction.slate_of_request(request.user, request.request_id)
+    if slate is None:
+        return None
+    choice = transaction.choices_of(slate.user, slate.number, 1)[slate.number]
+    if choice["request"] != request.described():
+        raise ConflictError("this request_id was used before for another request; send a new one")
+    items = zip(slate.items, choice["items"], strict=True)
+    described = tuple(_item(served, item, *chosen) for item, chosen in items)
+    return Slate(slate.slate_id, slate.user, slate.number, slate.policy, slate.variety, described)
+
+
+def _item(served: ServedCatalog, item: ItemId, *chosen: Any) -> SlateItem:
+    """Return an item as it was on a slate; titles and categories are those of the catalog that is served now."""
+    *numbers, because = chosen
+    title, categories = served.title_and_categories(item)
+    source = None if because is None else served.title_and_categories(because)[0]
+    return SlateItem(item, title, categories, *numbers, because, source)
+
+
+def _load(serving: Serving, transaction: Transaction | None, user: str, policy: ServedPolicy) -> UserProfile:
     def job(transaction: Transaction) -> UserProfile:
         record = transaction.lock(user)
         if record == UserRecord(user):
-            return UserProfile.of_new_user(user, policy)
-        return load_profile(transaction, record, serving.served, policy, without=without)
+            return UserProfile.of_new_user(user, serving.served, policy)
+        return load_profile(transaction, record, serving.served, policy)
 
     profile = serving.store.read(job) if transaction is None else job(transaction)
     if profile.saved == 0 and profile.covers > SAVE_EVERY:
@@ -209,12 +267,12 @@ def _load(
     return profile
 
 
-def _withdrawn(serving: Serving, profile: UserProfile, request: SlateRequest) -> SlateRecord | None:
-    """Return the slate to replace, withdrawn, if it is still open and nobody clicked in it."""
+def _withdrawn(profile: UserProfile, request: SlateRequest, now: float) -> SlateRecord | None:
+    """Return the slate to replace, withdrawn, if it is still open and nobody reacted to it."""
     slate = None if request.replaces is None else profile.pending_slate(request.replaces)
-    if slate is None or slate.status != OPEN or clicked_items(profile.clicks.get(slate.slate_id, {})):
+    if slate is None or slate.record.status != OPEN or slate.has_reactions():
         return None
-    return slate.with_status(WITHDRAWN, serving.clock())
+    return slate.record.with_status(WITHDRAWN, now)
 
 
 def _new_id(now: float) -> str:
@@ -222,24 +280,30 @@ def _new_id(now: float) -> str:
     return f"{int(1000.0 * now) % 2**48:012x}{secrets.token_urlsafe(12)}"
 
 
-def available_items(served: ServedCatalog, shown: Integers, request: SlateRequest) -> tuple[Available, bool]:
-    """Return what may be shown: what was asked for, less what was shown before; and whether anything shown returns.
+def available_items(
+    served: ServedCatalog, shown: Shown, never: Integers, request: SlateRequest, now: float
+) -> Available:
+    """Return what may be shown: what was asked for, less what was shown before and what must not be shown any more.
 
     When too little is left, the items shown longest ago return.
     """
     candidates = _candidates(served, request)
-    excluded, seen = shown[:0], shown
+    excluded = never
     if request.exclude:
-        excluded = np.unique(served.numbers(request.exclude))
+        excluded = np.union1d(excluded, served.numbers(request.exclude))
         excluded = excluded[excluded >= 0]
-        seen = shown[~np.isin(shown, excluded)]
+    is_hidden = shown.until > now
+    seen, at = shown.numbers[is_hidden], shown.at[is_hidden]
+    for others in (excluded, candidates):
+        if others is not None and len(seen):
+            is_kept = _is_in(seen, others) == (others is candidates)
+            seen, at = seen[is_kept], at[is_kept]
     if candidates is not None:
         excluded = excluded[_is_in(excluded, candidates)]
-        seen = seen[_is_in(seen, candidates)]
     n_candidates = (served.n_items if candidates is None else len(candidates)) - len(excluded)
     returning = max(0, min(request.k, n_candidates) - (n_candidates - len(seen)))
-    hidden = np.concatenate([excluded, seen[returning:]])
-    return Available(served.n_items, hidden, candidates), returning > 0
+    hidden = seen[np.lexsort((seen, at))][returning:] if returning else seen
+    return Available(served.n_items, np.concatenate([excluded, hidden]), candidates)
 
 
 def _candidates(served: ServedCatalog, request: SlateRequest) -> Integers | None:
@@ -258,64 +322,3 @@ def _is_in(numbers: Integers, ascending: Integers) -> NDArray[np.bool_]:
         return np.zeros(len(numbers), dtype=np.bool_)
     positions = np.minimum(np.searchsorted(ascending, numbers), len(ascending) - 1)
     return np.asarray(ascending[positions] == numbers)
-
-
-def describe(served: ServedCatalog, chosen: Slates, liked: tuple[int, ...]) -> tuple[SlateItem, ...]:
-    """Return the items of a chosen slate with titles, categories, probabilities and reasons."""
-    numbers = chosen.items[0][chosen.items[0] >= 0]
-    columns = zip(
-        numbers.tolist(),
-        _finite(chosen.probability[0]),
-        _finite(chosen.deviation[0]),
-        chosen.diversity_gain[0].tolist(),
-        reasons(served, numbers, liked),
-        strict=False,
-    )
-    items = []
-    for number, probability, deviation, gain, (reason, source) in columns:
-        item, title, categories = served.label(number)
-        because = (None, None) if source is None else served.label(source)[:2]
-        items.append(SlateItem(item, title, categories, probability, deviation, gain, reason, *because))
-    return tuple(items)
-
-
-def reasons(served: ServedCatalog, numbers: Integers, liked: tuple[int, ...]) -> list[tuple[str, int | None]]:
-    """Return the reason for each item, and the number of the liked item that it is similar to, if that is the reason.
-
-    Similar means a cosine of taste vectors of at least SIMILAR_COSINE; popular is the most liked tenth of the catalog.
-    """
-    catalog = served.catalog
-    result: list[tuple[str, int | None]] = [
-        (POPULAR if odds >= served.popular_log_odds else EXPLORING, None) for odds in catalog.log_odds[numbers].tolist()
-    ]
-    if not liked:
-        return result
-    known = np.array(liked)
-    cosines = _units(catalog.taste_vectors[numbers]) @ _units(catalog.taste_vectors[known]).T
-    closest = cosines.argmax(axis=1)
-    for position in np.flatnonzero(cosines[np.arange(len(numbers)), closest] >= SIMILAR_COSINE).tolist():
-        result[position] = (SIMILAR, int(known[closest[position]]))
-    return result
-
-
-def _units(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    return np.asarray(vectors / np.where(lengths > 0.0, lengths, 1.0)[:, None])
-
-
-def mean_distance(categories: NDArray[np.bool_]) -> float:
-    """Return the mean of 1 − Jaccard similarity over pairs of category sets (n_items, n_categories); 0 for one item.
-
-    Items without categories share nothing.
-    """
-    n_items = len(categories)
-    if n_items < 2:
-        return 0.0
-    sets = categories.astype(np.float64)
-    shared, sizes = sets @ sets.T, sets.sum(axis=1)
-    similarity = shared / np.maximum(sizes[:, None] + sizes[None, :] - shared, 1.0)
-    return float(1.0 - (similarity.sum() - np.trace(similarity)) / (n_items * (n_items - 1)))
-
-
-def _finite(values: NDArray[np.float64]) -> Iterable[float | None]:
-    return (value if math.isfinite(value) else None for value in values.tolist())

@@ -1,50 +1,47 @@
 """The catalog that is served now: its items by id, and the policies that choose from it."""
 
-import hashlib
-import json
+import math
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.catalog import Catalog, CatalogError
+from slatewise.catalog import Catalog
 from slatewise.evidence import Evidence
-from slatewise.plugins import PluginError
-from slatewise.policies import POLICIES, Available, Policy, State, make_policy
+from slatewise.policies import POLICIES, Available, Policy, Slates, State
 from slatewise.randomness import Streams, user_keys
-from slatewise.recommender.types import PolicyShare, RequestError
-from slatewise.store.protocol import ItemId
+from slatewise.recommender.rules import LearningRules
+from slatewise.recommender.served_policies import can_make, catalog_digest, make, policy_key
+from slatewise.recommender.types import EXPLORING, POPULAR, SIMILAR, PolicyShare, RequestError, SlateItem
+from slatewise.store.records import ItemId
 
 Integers = NDArray[np.int64]
 
 LABELS_CACHED = 20_000
 POPULAR_SHARE = 0.1
+SIMILAR_COSINE = 0.5
 SALT = "policy of "
 
 
 @dataclass(frozen=True, eq=False)
 class ServedPolicy:
-    """A policy on the served catalog, under the name that slates are logged with.
+    """A policy on the served catalog, under the name that slates are logged with, and how it learns from the log.
 
-    key identifies the policy, its options and the catalog: beliefs with another key are rebuilt from the log.
+    key identifies the policy, its options, the catalog and the rules: beliefs with another key are rebuilt.
     """
 
     name: str
     policy: Policy
     key: str
+    rules: LearningRules
 
     @cached_property
     def start(self) -> State:
         """The state of a user never seen before; nobody may change it."""
         return self.policy.start(1)
-
-    def learn(self, state: State, items: Integers, clicks: NDArray[np.bool_]) -> State:
-        """Return the state after a slate of these item numbers, −1 where the catalog no longer has the item."""
-        return self.policy.update(state, Evidence.of_clicks(items[None], clicks[None]))
 
     def with_diversity(self, diversity: float | None) -> Policy:
         """Return the policy at another diversity; the same if None is given or it has no such option."""
@@ -55,8 +52,9 @@ class ServedPolicy:
 class ServedCatalog:
     """A catalog with everything that choosing slates from it needs; policies are prepared when first used."""
 
-    def __init__(self, catalog: Catalog, shares: Mapping[str, PolicyShare]) -> None:
+    def __init__(self, catalog: Catalog, shares: Mapping[str, PolicyShare], rules: LearningRules) -> None:
         self.catalog = catalog
+        self.rules = rules
         self.digest = catalog_digest(catalog)
         self.label = lru_cache(LABELS_CACHED)(self._label)
         self.n_items = catalog.n_items
@@ -67,12 +65,15 @@ class ServedCatalog:
     def policy(self, name: str) -> ServedPolicy:
         """Return a policy by name, prepared for serving by two slates and what they teach if it is used first."""
         if name not in self._policies:
-            policy = self._make(name)
+            entry = self._shares.get(name, PolicyShare(name))
+            policy = make(entry, self.catalog)
+            self.rules.check(name, policy)
             everything, state = Available.of(self.n_items), policy.start(1)
             for step in range(2):
                 slates = policy.select(state, everything, 1, Streams(0, user_keys([""]), step))
                 state = policy.update(state, Evidence.of_clicks(slates.items, np.zeros((1, 1), dtype=np.bool_)))
-            self._policies.setdefault(name, ServedPolicy(name, policy, self._key(name, policy)))
+            key = policy_key(entry, policy, self.digest, self.rules)
+            self._policies.setdefault(name, ServedPolicy(name, policy, key, self.rules))
         return self._policies[name]
 
     def assigned_policy(self, user: str) -> str:
@@ -90,7 +91,10 @@ class ServedCatalog:
     @cached_property
     def policy_names(self) -> tuple[str, ...]:
         """The policies that can be asked for by name: those with a share, then all others that this catalog allows."""
-        return tuple(name for name in dict.fromkeys([*self._shares, *POLICIES]) if self._can_make(name))
+        names = dict.fromkeys([*self._shares, *POLICIES])
+        return tuple(
+            name for name in names if can_make(self._shares.get(name, PolicyShare(name)), self.catalog, self.rules)
+        )
 
     @cached_property
     def popular_log_odds(self) -> float:
@@ -128,9 +132,15 @@ class ServedCatalog:
             self._members[category] = np.flatnonzero(column)
         return self._members[category]
 
+    def title_and_categories(self, item: ItemId) -> tuple[str, tuple[str, ...]]:
+        """Return title and categories of an item; of one that this catalog does not have, the id and none."""
+        number = int(self.numbers([item])[0])
+        return (str(item), ()) if number < 0 else self.label(number)[1:]
+
     def _label(self, number: int) -> tuple[ItemId, str, tuple[str, ...]]:
         """Return id, title and categories of an item; callers know ids as integers or text."""
-        item = self.catalog.item_ids[number]
+        known = self.catalog.item_ids.values
+        item = int(known[number]) if isinstance(known, np.ndarray) else self.catalog.item_ids[number]
         plain = str(item) if isinstance(item, uuid.UUID) else item
         names = self.catalog.category_names
         categories = tuple(names[index] for index in np.flatnonzero(self.catalog.categories[number]).tolist())
@@ -144,79 +154,63 @@ class ServedCatalog:
         except ValueError:
             return item
 
-    def _make(self, name: str) -> Policy:
-        entry = self._shares.get(name, PolicyShare(name))
-        if not isinstance(entry.policy, str):
-            return on_catalog(entry.policy, self.catalog)
-        if entry.policy not in POLICIES:
-            raise RequestError(f"there is no policy of that name; choose one of {', '.join(POLICIES)}")
-        try:
-            return make_policy(entry.policy, self.catalog, **entry.options)
-        except CatalogError as error:
-            raise RequestError(
-                f"{name} needs co-likes, which this catalog does not have; train it with catalog.with_co_likes(dataset)"
-            ) from error
 
-    def _can_make(self, name: str) -> bool:
-        try:
-            self._make(name)
-        except (RequestError, PluginError):
-            return False
-        return True
-
-    def _key(self, name: str, policy: Policy) -> str:
-        entry = self._shares.get(name, PolicyShare(name))
-        kind = entry.policy if isinstance(entry.policy, str) else policy_name(policy)
-        described = json.dumps([kind, _options(policy), self.digest], sort_keys=True, default=str)
-        return hashlib.sha256(described.encode()).hexdigest()[:32]
+def describe(served: ServedCatalog, chosen: Slates, liked: tuple[int, ...]) -> tuple[SlateItem, ...]:
+    """Return the items of a chosen slate with titles, categories, probabilities and reasons."""
+    numbers = chosen.items[0][chosen.items[0] >= 0]
+    columns = zip(
+        numbers.tolist(),
+        _finite(chosen.probability[0]),
+        _finite(chosen.deviation[0]),
+        chosen.diversity_gain[0].tolist(),
+        reasons(served, numbers, liked),
+        strict=False,
+    )
+    items = []
+    for number, probability, deviation, gain, (reason, source) in columns:
+        item, title, categories = served.label(number)
+        because = (None, None) if source is None else served.label(source)[:2]
+        items.append(SlateItem(item, title, categories, probability, deviation, gain, reason, *because))
+    return tuple(items)
 
 
-def policy_shares(policy: str | Policy | Mapping[str, float | PolicyShare]) -> dict[str, PolicyShare]:
-    """Return the policies to serve by name; shares must be positive and sum to 1."""
-    if isinstance(policy, str):
-        return {policy: PolicyShare(policy)}
-    if not isinstance(policy, Mapping):
-        return {policy_name(policy): PolicyShare(policy)}
-    shares = {name: _share(name, given) for name, given in policy.items()}
-    if not shares or not all(0.0 < entry.share <= 1.0 for entry in shares.values()):
-        raise ValueError(f"policies are {dict(policy)}; give each a share above 0 and up to 1")
-    total = sum(entry.share for entry in shares.values())
-    if abs(total - 1.0) > 1e-6:
-        raise ValueError(f"the shares of the policies sum to {total:g}; make them sum to 1")
-    return shares
+def reasons(served: ServedCatalog, numbers: Integers, liked: tuple[int, ...]) -> list[tuple[str, int | None]]:
+    """Return the reason for each item, and the number of the liked item that it is similar to, if that is the reason.
+
+    Similar means a cosine of taste vectors of at least SIMILAR_COSINE; popular is the most liked tenth of the catalog.
+    """
+    catalog = served.catalog
+    result: list[tuple[str, int | None]] = [
+        (POPULAR if odds >= served.popular_log_odds else EXPLORING, None) for odds in catalog.log_odds[numbers].tolist()
+    ]
+    if not liked:
+        return result
+    known = np.array(liked)
+    cosines = _units(catalog.taste_vectors[numbers]) @ _units(catalog.taste_vectors[known]).T
+    closest = cosines.argmax(axis=1)
+    for position in np.flatnonzero(cosines[np.arange(len(numbers)), closest] >= SIMILAR_COSINE).tolist():
+        result[position] = (SIMILAR, int(known[closest[position]]))
+    return result
 
 
-def _share(name: str, given: float | PolicyShare) -> PolicyShare:
-    return given if isinstance(given, PolicyShare) else PolicyShare(name, given)
+def _units(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    return np.asarray(vectors / np.where(lengths > 0.0, lengths, 1.0)[:, None])
 
 
-def policy_name(policy: Policy) -> str:
-    """Return the name of a policy object: the one it is registered under, else that of its class."""
-    kind = type(policy)
-    return next((name for name in POLICIES.built_in if POLICIES[name] is kind), kind.__name__)
+def mean_distance(categories: NDArray[np.bool_]) -> float:
+    """Return the mean of 1 − Jaccard similarity over pairs of category sets (n_items, n_categories); 0 for one item.
+
+    Items without categories share nothing.
+    """
+    n_items = len(categories)
+    if n_items < 2:
+        return 0.0
+    sets = categories.astype(np.float64)
+    shared, sizes = sets @ sets.T, sets.sum(axis=1)
+    similarity = shared / np.maximum(sizes[:, None] + sizes[None, :] - shared, 1.0)
+    return float(1.0 - (similarity.sum() - np.trace(similarity)) / (n_items * (n_items - 1)))
 
 
-def on_catalog(policy: Policy, catalog: Catalog) -> Policy:
-    """Return a policy object with the same options on another catalog."""
-    if policy.catalog is catalog:
-        return policy
-    if not is_dataclass(policy) or isinstance(policy, type):
-        raise RequestError(f"{policy_name(policy)} is no dataclass, so it cannot be moved to another catalog")
-    return replace(policy, catalog=catalog)
-
-
-def _options(policy: Policy) -> dict[str, Any]:
-    """Return the options of a policy object by name; all attributes if it is no dataclass."""
-    names = [field.name for field in fields(policy)] if is_dataclass(policy) else [*vars(policy)]
-    return {name: getattr(policy, name) for name in names if name != "catalog"}
-
-
-def catalog_digest(catalog: Catalog) -> str:
-    """Return a short hash of everything in a catalog that beliefs depend on."""
-    digest = hashlib.sha256()
-    ids = catalog.item_ids.values
-    parts = [ids.buffer, ids.ends] if not isinstance(ids, np.ndarray) else [ids]
-    for array in (*parts, catalog.vectors, catalog.taste_vectors, catalog.log_odds, catalog.population_mean):
-        digest.update(str((array.shape, array.dtype)).encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()[:32]
+def _finite(values: NDArray[np.float64]) -> Iterable[float | None]:
+    return (value if math.isfinite(value) else None for value in values.tolist())

@@ -163,6 +163,27 @@ class Receipt:
 
 
 @dataclass(frozen=True)
+class EventReceipt:
+    """What became of an event from elsewhere.
+
+    duplicate: it had arrived before; known: the catalog has the item, so that the event teaches something already.
+
+    Examples
+    --------
+    >>> from slatewise import Catalog, Recommender
+    >>> from slatewise.recommender import Event
+    >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+    >>> recommender.record_event(Event("ann", "tea", "purchase")).known
+    True
+    """
+
+    user: str
+    event_id: str
+    duplicate: bool
+    known: bool
+
+
+@dataclass(frozen=True)
 class CategoryView:
     """What is believed about a category: lift ± deviation over the average user, and what was shown and clicked.
 

@@ -1,0 +1,113 @@
+"""Events from anywhere in one transaction: something a user did with an item that is not feedback on a slate.
+
+Like feedback, an event only extends the log. It belongs to the time at which it happened, however late it arrives.
+"""
+
+import hashlib
+import json
+import math
+import secrets
+from dataclasses import dataclass, replace
+
+from slatewise.recommender.loading import with_numbers
+from slatewise.recommender.recommend import Serving, check_id, plain_id
+from slatewise.recommender.types import ConflictError, EventReceipt, RequestError
+from slatewise.store.protocol import Transaction
+from slatewise.store.records import EventRecord, ItemId, UserRecord
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a user did with an item; it is checked when it is created, and against the table of kinds when recorded.
+
+    kind: one of `EVENT_KINDS`; value: for kinds that have one; at: when it happened, in seconds since 1970, now if it
+    is not given. The same `event_id` with the same content counts once; without one, an id is made from the content.
+
+    Examples
+    --------
+    >>> Event("ann", "tea", "rating", -0.5).kind
+    'rating'
+    """
+
+    user: str
+    item: ItemId
+    kind: str
+    value: float | None = None
+    at: float | None = None
+    event_id: str | None = None
+
+    def __post_init__(self) -> None:
+        check_id("user", self.user)
+        if self.event_id is not None:
+            check_id("event_id", self.event_id)
+        object.__setattr__(self, "item", plain_id(self.item))
+        if isinstance(self.item, str):
+            check_id("item", self.item)
+        if self.at is not None and not (math.isfinite(self.at) and self.at >= 0.0):
+            raise RequestError("at must be a time in seconds since 1970")
+
+    def content_id(self) -> str:
+        """Return an id for what the event says."""
+        content = json.dumps([self.item, self.kind, self.value, self.at])
+        return "content-" + hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+
+def record_event(serving: Serving, transaction: Transaction, event: Event) -> EventReceipt:
+    """Record an event, once however often it is sent; an item that the catalog does not have is kept all the same."""
+    check_kind(serving, event)
+    user = transaction.lock(event.user)
+    now, event_id = serving.next_time(user), event.event_id or event.content_id()
+    record = EventRecord(event_id, event.user, event.item, event.kind, event.value, now, now, user.n_slates)
+    if event.at is not None and event.at < now:
+        position = transaction.position_at(event.user, event.at) if user.n_slates else 0
+        record = replace(record, at=event.at, position=position)
+    earlier = transaction.event(event.user, event_id)
+    if earlier is not None:
+        if _is_same(event, record, earlier) and (event.event_id is not None or _is_latest(transaction, earlier)):
+            return EventReceipt(event.user, earlier.event_id, duplicate=True, known=_is_known(serving, event))
+        if event.event_id is not None:
+            raise ConflictError("this event_id was used before with different content; resend an event unchanged")
+        record = replace(record, event_id=f"{event_id}-{secrets.token_hex(4)}")
+    transaction.add_event(record)
+    version = secrets.token_hex(8)
+    transaction.save_user(replace(user, version=version, updated_at=now))
+    _update_cache(serving, user, version, record)
+    return EventReceipt(event.user, record.event_id, duplicate=False, known=_is_known(serving, event))
+
+
+def check_kind(serving: Serving, event: Event) -> None:
+    """Refuse an event whose kind is unknown, or whose value does not suit its kind."""
+    kinds = serving.served.rules.kinds
+    if event.kind not in kinds:
+        raise RequestError(f"there is no such kind of event; choose one of {', '.join(kinds)}")
+    kind = kinds[event.kind]
+    if not kind.accepts(event.value):
+        wanted = "no value" if kind.lowest is None else f"a value from {kind.lowest:g} to {kind.highest:g}"
+        raise RequestError(f"an event of the kind {event.kind} has {wanted}")
+
+
+def _is_same(event: Event, record: EventRecord, earlier: EventRecord) -> bool:
+    """Return whether an event says the same as one before; the time counts only if it was sent."""
+    is_same_time = event.at is None or earlier.at == min(event.at, earlier.received_at)
+    return earlier.has_same_content(record) and is_same_time
+
+
+def _is_latest(transaction: Transaction, earlier: EventRecord) -> bool:
+    """Return whether nothing else was said about the item since; like, dislike, like are three events."""
+    events = transaction.events_of(earlier.user, (earlier.received_at, earlier.event_id))
+    later = [event for event in events if event.item == earlier.item]
+    return not later or later[-1].has_same_content(earlier)
+
+
+def _is_known(serving: Serving, event: Event) -> bool:
+    return bool(serving.served.numbers([event.item])[0] >= 0)
+
+
+def _update_cache(serving: Serving, user: UserRecord, version: str, event: EventRecord) -> None:
+    """Bring a cached profile up to date; one that has learned later slates is loaded again."""
+    profile = serving.profiles.get(user.user)
+    if profile is None or profile.version != user.version or event.position < profile.covers:
+        serving.profiles.drop(user.user)
+    else:
+        events = (*profile.events, *with_numbers(serving.served, [event]))
+        serving.profiles.put(user.user, replace(profile, version=version, events=events))

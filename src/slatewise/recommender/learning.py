@@ -1,0 +1,330 @@
+"""What is learned from a user's log: the belief of a policy, and what was shown, liked and hidden.
+
+The log is learned in one order, whatever the order of arrival: for n = 0, 1, … first the events from elsewhere with
+position n, then slate n, if it was counted, with what has been said about it by now. A slate that nobody said anything
+about teaches nothing, but its items count as shown, unless the client said that they were not seen.
+"""
+
+import math
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slatewise.evidence import Evidence, Reactions
+from slatewise.policies import State
+from slatewise.recommender.rules import SECONDS_PER_DAY
+from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
+from slatewise.store.records import EventRecord, FeedbackRecord, ItemId, SlateRecord
+
+Floats = NDArray[np.float64]
+
+RECENT_SLATES = 64
+"""Items liked on so many of the latest slates, or since, are called liked."""
+MAX_LIKES = 500
+NO_ITEMS: Integers = np.empty(0, dtype=np.int64)
+NO_TIMES: Floats = np.empty(0)
+PAUSE_EVERY, PAUSE = 16, 0.0005
+"""A long log is learned with a pause of so many seconds every few slates, so that other threads are not held up."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What was said about a slate, added up over its feedback events in the order of their arrival.
+
+    clicks: how often an item was clicked less how often that was retracted; grades: the latest value of graded and
+    disliked items; mentioned: everything that somebody reacted to; seen: what was looked at, None if nobody said.
+    """
+
+    clicks: Mapping[ItemId, int] = field(default_factory=dict)
+    grades: Mapping[ItemId, float] = field(default_factory=dict)
+    mentioned: frozenset[ItemId] = frozenset()
+    seen: frozenset[ItemId] | None = None
+    n_events: int = 0
+
+    @classmethod
+    def of(cls, events: Iterable[FeedbackRecord]) -> "Tally":
+        """Add up feedback events."""
+        tally = cls()
+        for event in events:
+            tally = tally.after(event)
+        return tally
+
+    def after(self, event: FeedbackRecord) -> "Tally":
+        """Return the tally after one more event; what was said last about an item counts.
+
+        A retraction takes back the grade of an item if it has one, else a click.
+        """
+        clicks, grades = dict(self.clicks), dict(self.grades)
+        for item in event.retracted:
+            if grades.pop(item, None) is None:
+                clicks[item] = clicks.get(item, 0) - 1
+        for item in event.clicked:
+            clicks[item] = clicks.get(item, 0) + 1
+            grades.pop(item, None)
+        grades |= dict.fromkeys(event.disliked, 0.0) | dict(event.values)
+        seen = self.seen if event.seen is None else frozenset(event.seen) | (self.seen or frozenset())
+        return Tally(clicks, grades, self.mentioned | event.reacted, seen, self.n_events + 1)
+
+    def value(self, item: ItemId) -> float:
+        """Return how much an item was liked, 0 to 1; NaN if nothing is said about it."""
+        return self.grades.get(item, 1.0 if self.clicks.get(item, 0) > 0 else math.nan)
+
+    def liked(self, items: Iterable[ItemId]) -> list[ItemId]:
+        """Return the items that were liked."""
+        return [item for item in items if self.value(item) > 0.5]
+
+    def says_as_much_as(self, other: "Tally", items: Iterable[ItemId]) -> bool:
+        """Return whether two tallies of a slate teach the same."""
+        if not self.n_events or not other.n_events or (self.seen is None) != (other.seen is None):
+            return self.n_events == other.n_events
+        told = [[(str(one.value(item)), one.is_seen(item)) for item in items] for one in (self, other)]
+        return told[0] == told[1]
+
+    def is_seen(self, item: ItemId) -> bool:
+        """Return whether an item may have been looked at."""
+        return self.seen is None or item in self.seen or item in self.mentioned
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedSlate:
+    """A slate of the log with its item numbers, −1 where the catalog no longer has the item, and what was said."""
+
+    record: SlateRecord
+    numbers: Integers
+    tally: Tally = field(default_factory=Tally)
+
+    def evidence(self, policy: ServedPolicy) -> Evidence | None:
+        """Return what the slate teaches; nothing if nobody said anything about it."""
+        if not self.tally.n_events:
+            return None
+        items = self.record.items
+        value = np.array([[self.tally.value(item) for item in items]])
+        seen = np.array([[self.tally.is_seen(item) for item in items]])
+        told = np.array([self.tally.seen is not None])
+        return policy.rules.attention.evidence(Reactions(self.numbers[None], value, seen, told))
+
+    def has_reactions(self) -> bool:
+        """Return whether anything on the slate was clicked, graded or disliked, and that was not taken back."""
+        return any(not math.isnan(self.tally.value(item)) for item in self.record.items)
+
+    def shown(self) -> Integers:
+        """Return the numbers of the items that count as shown."""
+        is_shown = [self.tally.is_seen(item) for item in self.record.items]
+        return self.numbers[np.array(is_shown) & (self.numbers >= 0)]
+
+    def liked(self) -> Integers:
+        """Return the numbers of the items that were liked."""
+        is_liked = [self.tally.value(item) > 0.5 for item in self.record.items]
+        return self.numbers[np.array(is_liked) & (self.numbers >= 0)]
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedEvent:
+    """An event from elsewhere with its item number, −1 while the catalog does not have the item."""
+
+    record: EventRecord
+    number: int
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """Items that are not offered again for now: ascending numbers, when each was last shown, and until when."""
+
+    numbers: Integers = NO_ITEMS
+    at: Floats = NO_TIMES
+    until: Floats = NO_TIMES
+
+    def with_items(self, numbers: Integers, at: Floats, until: Floats) -> "Shown":
+        """Return these and more items; of an item that is there already, the later times count."""
+        if not len(numbers):
+            return self
+        every = np.concatenate([self.numbers, numbers])
+        order = np.argsort(every, kind="stable")
+        first = np.flatnonzero(np.diff(every[order], prepend=-1))
+        times = (np.concatenate(pair)[order] for pair in ((self.at, at), (self.until, until)))
+        return Shown(every[order][first], *(np.maximum.reduceat(column, first) for column in times))
+
+    def with_slates(self, slates: Sequence[LoggedSlate], repeat_after: float) -> "Shown":
+        """Return these and the items of some slates."""
+        if not slates:
+            return self
+        parts = [slate.shown() for slate in slates]
+        sizes = [len(part) for part in parts]
+        at = np.repeat([slate.record.created_at for slate in slates], sizes)
+        return self.with_items(np.concatenate(parts), at, at + repeat_after)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What was learned from the slates with numbers below `covers` and the events with positions below it.
+
+    state: of the policy, with evidence as old as it is at the time `at`; never: items that are not offered any more;
+    likes: rows of when (twice the position of an event, or twice the number of a slate plus 1) and item number;
+    counts (2, n_categories + 1): items shown and liked by category, and in the last column slates and likes.
+    """
+
+    covers: int
+    state: State
+    counts: Integers
+    at: float = -math.inf
+    shown: Shown = field(default_factory=Shown)
+    never: Integers = NO_ITEMS
+    likes: Integers = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
+
+    @classmethod
+    def nothing(cls, served: ServedCatalog, policy: ServedPolicy) -> "Learned":
+        """Return what is known about a user never seen."""
+        return cls(0, policy.start, np.zeros((2, served.catalog.n_categories + 1), dtype=np.int64))
+
+
+def state_at(policy: ServedPolicy, learned: Learned, now: float) -> State:
+    """Return the state with all evidence as old as it is now."""
+    return _aged(policy, learned.state, now - learned.at)
+
+
+def learn(
+    learned: Learned, policy: ServedPolicy, slates: Sequence[LoggedSlate], events: Sequence[LoggedEvent], covers: int
+) -> Learned:
+    """Learn counted slates and events, in the order of the log, up to position `covers`."""
+    ordered = sorted(events, key=lambda event: (event.record.position, event.record.at, event.record.event_id))
+    positions, start = [event.record.position for event in ordered], 0
+    known = (learned.state, learned.at)
+    for count, slate in enumerate(slates):
+        end = bisect_right(positions, slate.record.number, start)
+        known = _with_slate(policy, _with_events(policy, known, ordered[start:end]), slate)
+        start = end
+        if count % PAUSE_EVERY == PAUSE_EVERY - 1:
+            time.sleep(PAUSE)
+    state, at = _with_events(policy, known, ordered[start:])
+    noted = replace(learned, covers=covers, state=state, at=at)
+    return _note_events(_note_slates(noted, policy, slates), policy, events)
+
+
+def learn_late_event(learned: Learned, policy: ServedPolicy, event: LoggedEvent) -> Learned:
+    """Add an event that belongs before slates that are learned already; exact for additive policies."""
+    state, at = _with_events(policy, (learned.state, learned.at), [event])
+    return _note_events(replace(learned, state=state, at=at), policy, [event])
+
+
+def learn_again(learned: Learned, policy: ServedPolicy, before: LoggedSlate, after: LoggedSlate) -> Learned | None:
+    """Replace what a slate has taught by what it teaches now; None if everything has to be learned again.
+
+    That is so for policies that are not additive, and if items no longer count as shown.
+    """
+    if set(before.shown().tolist()) - set(after.shown().tolist()):
+        return None
+    old, new = before.evidence(policy), after.evidence(policy)
+    state, at = learned.state, learned.at
+    if not _is_same(old, new):
+        if not policy.policy.additive:
+            return None
+        if old is not None:
+            state, at = _added(policy, (state, at), replace(old, weight=-old.weight), before.record.created_at)
+        state, at = _with_slate(policy, (state, at), after)
+    when = 2 * before.record.number + 1
+    others = replace(learned, state=state, at=at, likes=learned.likes[learned.likes[:, 0] != when])
+    counts = others.counts - _counts(policy, [before]) + _counts(policy, [after])
+    noted = _note_likes(replace(others, counts=counts), [(when, number) for number in after.liked().tolist()])
+    return replace(noted, shown=noted.shown.with_slates([after], policy.rules.repeat_after))
+
+
+def _with_slate(policy: ServedPolicy, known: tuple[State, float], slate: LoggedSlate) -> tuple[State, float]:
+    evidence = slate.evidence(policy)
+    return known if evidence is None else _added(policy, known, evidence, slate.record.created_at)
+
+
+def _with_events(
+    policy: ServedPolicy, known: tuple[State, float], events: Sequence[LoggedEvent]
+) -> tuple[State, float]:
+    """Learn events all at once; they are no rounds of slates, so only what is additive in a state takes them in."""
+    useful = [event for event in events if event.number >= 0 and event.record.kind in policy.rules.kinds]
+    if not useful:
+        return known
+    latest = max(event.record.at for event in useful)
+    meanings = [policy.rules.kinds[event.record.kind].meaning(event.record.value) for event in useful]
+    ages = np.array([latest - event.record.at for event in useful])
+    weight = np.array([weight for _, weight in meanings]) * _fading(policy, ages)
+    items, value = np.array([[event.number for event in useful]]), np.array([[value for value, _ in meanings]])
+    state, at = _added(policy, known, Evidence(items, value, weight[None], np.ones(items.shape)), latest)
+    additive = policy.policy.additive
+    return ({name: state[name] if name in additive else known[0][name] for name in state} if additive else state), at
+
+
+def _added(
+    policy: ServedPolicy, known: tuple[State, float], evidence: Evidence, since: float
+) -> tuple[State, float]:
+    """Update a state with evidence of a time; whichever is older ages."""
+    state, at = known
+    if math.isinf(policy.rules.half_life):
+        return policy.policy.update(state, evidence), max(at, since)
+    latest = max(at, since)
+    faded = replace(evidence, weight=evidence.weight * _fading(policy, latest - since))
+    return policy.policy.update(_aged(policy, state, latest - at), faded), latest
+
+
+def _aged(policy: ServedPolicy, state: State, seconds: float) -> State:
+    if math.isinf(policy.rules.half_life) or not seconds > 0.0:
+        return state
+    factor, start = _fading(policy, seconds), policy.start
+    old = {name: start[name] + factor * (state[name] - start[name]) for name in policy.policy.additive}
+    return {**state, **old}
+
+
+def _fading(policy: ServedPolicy, seconds: NDArray[np.float64] | float) -> NDArray[np.float64] | float:
+    """Return how much evidence of an age counts; 1 with an infinite half-life."""
+    return np.exp2(-np.maximum(seconds, 0.0) / (SECONDS_PER_DAY * policy.rules.half_life))
+
+
+def _note_slates(learned: Learned, policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> Learned:
+    likes = [(2 * slate.record.number + 1, number) for slate in slates for number in slate.liked().tolist()]
+    shown = learned.shown.with_slates(slates, policy.rules.repeat_after)
+    return _note_likes(replace(learned, shown=shown, counts=learned.counts + _counts(policy, slates)), likes)
+
+
+def _note_events(learned: Learned, policy: ServedPolicy, events: Sequence[LoggedEvent]) -> Learned:
+    rules = policy.rules
+    useful = [event for event in events if event.number >= 0 and event.record.kind in rules.kinds]
+    kinds = [rules.kinds[event.record.kind] for event in useful]
+    never = [event.number for event, kind in zip(useful, kinds, strict=True) if kind.is_final]
+    kept = [event for event, kind in zip(useful, kinds, strict=True) if kind.repeat_after > 0.0]
+    at = np.array([event.record.at for event in kept])
+    until = at + np.array([rules.kinds[event.record.kind].repeat_after for event in kept])
+    numbers = np.array([event.number for event in kept], dtype=np.int64)
+    shown = learned.shown.with_items(numbers, at, until)
+    known = np.unique(np.concatenate([learned.never, np.array(never, dtype=np.int64)])) if never else learned.never
+    liked = [event for event, kind in zip(useful, kinds, strict=True) if _is_liking(kind.meaning(event.record.value))]
+    likes = [(2 * event.record.position, event.number) for event in liked]
+    return _note_likes(replace(learned, shown=shown, never=known), likes)
+
+
+def _is_liking(meaning: tuple[float, float]) -> bool:
+    value, weight = meaning
+    return value > 0.5 and weight > 0.0
+
+
+def _note_likes(learned: Learned, likes: list[tuple[int, int]]) -> Learned:
+    """Add likes, and keep only the recent ones."""
+    rows = np.unique(np.concatenate([learned.likes, np.array(likes, dtype=np.int64).reshape(-1, 2)]), axis=0)
+    recent = rows[rows[:, 0] >= 2 * (learned.covers - RECENT_SLATES)]
+    return replace(learned, likes=recent[-MAX_LIKES:])
+
+
+def _counts(policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> Integers:
+    """Return how many items of slates were shown and liked, by category; slates and likes in the last column."""
+    categories = policy.policy.catalog.categories
+    shown = np.concatenate([NO_ITEMS, *(slate.numbers[slate.numbers >= 0] for slate in slates)])
+    liked = np.concatenate([NO_ITEMS, *(slate.liked() for slate in slates)])
+    n_likes = sum(len(slate.tally.liked(slate.record.items)) for slate in slates)
+    rows = ([*categories[shown].sum(axis=0), len(slates)], [*categories[liked].sum(axis=0), n_likes])
+    return np.array(rows, dtype=np.int64)
+
+
+def _is_same(old: Evidence | None, new: Evidence | None) -> bool:
+    if old is None or new is None:
+        return old is new
+    names = ("items", "value", "weight", "examined")
+    return all(np.array_equal(getattr(old, name), getattr(new, name)) for name in names)

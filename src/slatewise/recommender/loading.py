@@ -1,0 +1,120 @@
+"""The profile of a user from the store: a saved belief and the part of the log that it has not learned, or all of it."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from slatewise.randomness import user_keys
+from slatewise.recommender.learning import (
+    Learned,
+    LoggedEvent,
+    LoggedSlate,
+    Tally,
+    learn_again,
+    learn_late_event,
+)
+from slatewise.recommender.profile import SavedBelief, UserProfile, learn_closed
+from slatewise.recommender.served_catalog import ServedCatalog, ServedPolicy
+from slatewise.store.protocol import START, Arrival, Transaction
+from slatewise.store.records import WITHDRAWN, EventRecord, FeedbackRecord, SlateRecord, UserRecord
+
+MAX_CORRECTIONS = 64
+"""Late feedback on more learned slates than so many is learned with the whole log."""
+
+
+@dataclass(frozen=True)
+class LogTail:
+    """The slates of a user from a number on, and the feedback and events from a time of arrival on."""
+
+    slates: Sequence[SlateRecord]
+    feedback: Sequence[FeedbackRecord]
+    events: Sequence[EventRecord]
+
+    @classmethod
+    def read(cls, transaction: Transaction, user: str, first: int = 0, since: Arrival = START) -> "LogTail":
+        """Read the end of a log, or all of it."""
+        slates = transaction.slates_of(user, first)
+        return cls(slates, transaction.feedback_of(user, since), transaction.events_of(user, since))
+
+    def logged_slates(self, served: ServedCatalog) -> tuple[LoggedSlate, ...]:
+        """Return the slates that were shown, with what was said about them."""
+        by_slate = defaultdict[str, list[FeedbackRecord]](list)
+        for event in self.feedback:
+            by_slate[event.slate_id].append(event)
+        shown = [slate for slate in self.slates if slate.status != WITHDRAWN]
+        tallies = [Tally.of(by_slate[slate.slate_id]) for slate in shown]
+        rows = zip(shown, map(served.numbers, (slate.items for slate in shown)), tallies, strict=True)
+        return tuple(LoggedSlate(*row) for row in rows)
+
+    def logged_events(self, served: ServedCatalog, first: int = 0) -> tuple[LoggedEvent, ...]:
+        """Return the events from a position on."""
+        return with_numbers(served, [event for event in self.events if event.position >= first])
+
+
+def load_profile(
+    transaction: Transaction, user: UserRecord, served: ServedCatalog, policy: ServedPolicy, *, use_saved: bool = True
+) -> UserProfile:
+    """Read a user's profile; a saved belief is used if it belongs to this policy, unless use_saved is False."""
+    saved = SavedBelief.of(transaction.belief(user.user), policy) if use_saved else None
+    if saved is not None:
+        tail = LogTail.read(transaction, user.user, saved.learned.covers, (saved.since, ""))
+        learned = _corrected(transaction, served, policy, saved, tail)
+        if learned is not None:
+            profile = profile_of(user, served, policy, learned, tail)
+            return replace(profile, saved=saved.learned.covers, is_corrected=learned is not saved.learned)
+    return profile_of(user, served, policy, Learned.nothing(served, policy), LogTail.read(transaction, user.user))
+
+
+def profile_of(
+    user: UserRecord, served: ServedCatalog, policy: ServedPolicy, learned: Learned, tail: LogTail
+) -> UserProfile:
+    """Return the profile of a user from what was learned and the part of the log that was not."""
+    n_slates = tail.slates[-1].number + 1 if tail.slates else learned.covers
+    waiting = tail.logged_events(served, learned.covers)
+    key, pending = user_keys([user.user]), tail.logged_slates(served)
+    return learn_closed(UserProfile(user.version, key, policy, n_slates, learned, pending, waiting))
+
+
+def with_numbers(served: ServedCatalog, events: Sequence[EventRecord]) -> tuple[LoggedEvent, ...]:
+    """Return events with the numbers of their items."""
+    numbers = served.numbers([event.item for event in events]).tolist()
+    return tuple(LoggedEvent(event, number) for event, number in zip(events, numbers, strict=True))
+
+
+def _corrected(
+    transaction: Transaction, served: ServedCatalog, policy: ServedPolicy, saved: SavedBelief, tail: LogTail
+) -> Learned | None:
+    """Return what was learned with late feedback and events worked in; None if all has to be learned again."""
+    learned, known = saved.learned, {slate.slate_id for slate in tail.slates}
+    late = [event for event in tail.events if event.position < learned.covers and event.received_at > saved.saved_at]
+    slate_ids = {event.slate_id for event in tail.feedback if event.received_at > saved.saved_at} - known
+    if len(slate_ids) > MAX_CORRECTIONS or (late and not policy.policy.additive):
+        return None
+    for event in with_numbers(served, late):
+        learned = learn_late_event(learned, policy, event)
+    for slate_id in sorted(slate_ids):
+        slate = transaction.slate(slate_id)
+        again = None if slate is None else _with_late_feedback(transaction, served, policy, (learned, saved), slate)
+        if again is None:
+            return None
+        learned = again
+    return learned
+
+
+def _with_late_feedback(
+    transaction: Transaction,
+    served: ServedCatalog,
+    policy: ServedPolicy,
+    known: tuple[Learned, SavedBelief],
+    slate: SlateRecord,
+) -> Learned | None:
+    """Work in the feedback on a learned slate; None if it had been withdrawn, so that its place is in the middle."""
+    learned, saved = known
+    if slate.status == WITHDRAWN:
+        return learned
+    if slate.closed_at is None or slate.closed_at > saved.saved_at:
+        return None
+    events = transaction.feedback_on(slate)
+    numbers, now = served.numbers(slate.items), Tally.of(events)
+    then = Tally.of(event for event in events if event.received_at <= saved.saved_at)
+    return learn_again(learned, policy, LoggedSlate(slate, numbers, then), LoggedSlate(slate, numbers, now))
