@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from slatewise.catalog import Catalog
 from slatewise.policies import POLICIES
 from slatewise.recommender import ConflictError, Preview, Recommender, RequestError, Slate, UnknownSlateError
-from slatewise.recommender.recommend import mean_distance
+from slatewise.recommender.served_catalog import mean_distance
 from slatewise.recommender.types import EXPLORING, POPULAR, SIMILAR
 from tests.support import naive
 from tests.support.recommending import Clock, ids, make_catalog

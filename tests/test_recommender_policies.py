@@ -36,7 +36,7 @@ def show_and_click(recommender: Recommender, user: str, n_slates: int = 1) -> li
 def check_belief(recommender: Recommender, user: str, name: str) -> None:
     """The profile of a user under a policy is the fold of the log under that policy."""
     profile = loaded_profile(recommender, user, name)
-    assert state_codec.difference(profile.state, folded(recommender, user, profile.policy)) <= 1e-9
+    assert state_codec.difference(profile.learned.state, folded(recommender, user, profile.policy)) <= 1e-9
 
 
 def test_a_policy_object_is_served_with_its_options() -> None:
@@ -159,7 +159,7 @@ def test_an_unregistered_policy_object_is_served_under_the_name_of_its_class() -
         recommender.feedback(slate.slate_id, [])
         recommender.use_catalog(OTHER_CATALOG)
         assert ids(recommender.recommend("ann", 3)) == [155, 156, 157]
-        assert loaded_profile(recommender, "ann").state["asked"].item() == 1.0
+        assert loaded_profile(recommender, "ann").learned.state["asked"].item() == 1.0
 
 
 def test_objects_with_other_options_have_other_beliefs_whether_they_are_dataclasses_or_not() -> None:

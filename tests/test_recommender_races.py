@@ -89,7 +89,7 @@ def inconsistencies(recommender: Recommender, user: str = "ann") -> list[str]:
     if (totals.slates, totals.clicks) != counted(recommender, [user]):
         problems.append(f"{totals.slates} slates and {totals.clicks} clicks are counted, not what the log says")
     profile = loaded_profile(recommender, user)
-    if state_codec.difference(profile.state, folded(recommender, user, profile.policy)) > 1e-9:
+    if state_codec.difference(profile.learned.state, folded(recommender, user, profile.policy)) > 1e-9:
         problems.append("the belief is not the fold of the log")
     if ids(recommender.preview(user, 5)) != ids(restarted(recommender).preview(user, 5)):
         problems.append("what is cached is not what is stored")
@@ -246,11 +246,11 @@ def test_recommend_notices_what_happens_while_it_drafts_and_before_it_records(ch
 def test_a_click_between_drafting_and_recording_keeps_a_slate_from_being_withdrawn() -> None:
     store = InterruptedStore(open_store("memory://"))
     with Recommender(CATALOG, store=store) as recommender:
-        for interruptions in (store.before_reads, store.before_writes):
+        for _ in range(2):
             slate = recommender.recommend("ann", 5)
-            interruptions.append(partial(recommender.feedback, slate.slate_id, ids(slate)[:1], final=False))
+            store.before_writes.append(partial(recommender.feedback, slate.slate_id, ids(slate)[:1], final=False))
             recommender.recommend("ann", 5, replaces=slate.slate_id)
-            assert interruptions == []
+            assert store.before_writes == []
             statuses = {kept["slate_id"]: kept["status"] for kept in recommender.export("ann")["slates"]}
             assert statuses[slate.slate_id] == "closed"
             assert inconsistencies(recommender) == []

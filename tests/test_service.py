@@ -365,10 +365,10 @@ class SlowCalls:
         self.threads = list[str]()
         self.method, self.patience = getattr(service.recommender, name), patience
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
         self.threads.append(threading.current_thread().name)
         self.was_released.append(self.release.wait(self.patience))
-        return self.method(*arguments)
+        return self.method(*arguments, **options)
 
 
 async def visit(client: httpx.AsyncClient, name: str, slow: SlowCalls) -> list[int]:

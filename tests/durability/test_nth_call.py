@@ -13,7 +13,7 @@ import pytest
 
 from slatewise.catalog import Catalog
 from slatewise.policies import State
-from slatewise.recommender import Recommender, Slate, recommend, state_codec
+from slatewise.recommender import Recommender, Slate, profile, state_codec
 from slatewise.recommender.profile import SAVE_EVERY
 from slatewise.store import Store, StoreError, open_store
 from slatewise.store.memory import MemoryTables
@@ -194,7 +194,7 @@ def test_the_nth_call_fails_for_every_n(
     kind: str, save_every: int, tmp_path: Path, n_rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For every n in CI; for some when time is short."""
-    monkeypatch.setattr(recommend, "SAVE_EVERY", save_every)
+    monkeypatch.setattr(profile, "SAVE_EVERY", save_every)
     stride = STRIDES[kind] if n_rounds <= FEW_ROUNDS else 1
     catalog, whole = make_catalog(n_items=40), Countdown()
     with opened(kind, tmp_path / "whole.db", catalog, whole) as life:

@@ -28,7 +28,7 @@ def wrong_beliefs(caller: Caller, url: str, catalog: Catalog, users: Iterable[st
 def misread(recommender: Recommender, user: str) -> str | None:
     """Compare a profile loaded from the stored belief and the slates after it with the fold of all closed slates."""
     profile = loaded_profile(recommender, user)
-    distance = state_codec.difference(profile.state, folded(recommender, user, profile.policy))
+    distance = state_codec.difference(profile.learned.state, folded(recommender, user, profile.policy))
     return None if distance <= LARGEST_DIFFERENCE else f"a loaded profile is {distance:.2g} away from the log"
 
 

@@ -3,17 +3,21 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from slatewise.catalog import Catalog
+from slatewise.evidence import Evidence, Reactions
 from slatewise.policies import State
 from slatewise.recommender import Preview, Recommender, Slate
-from slatewise.recommender.profile import UserProfile, clicked_items, load_profile, tally_by_slate
+from slatewise.recommender.loading import load_profile
+from slatewise.recommender.profile import UserProfile, learn_everything
 from slatewise.recommender.served_catalog import ServedPolicy
 from slatewise.store import Store
-from slatewise.store.protocol import CLOSED, BeliefRecord, Transaction
+from slatewise.store.protocol import BeliefRecord, Transaction
+from slatewise.store.records import CLOSED, EventRecord, FeedbackRecord, ItemId, SlateRecord
 
 Job = Callable[[Any], Any]
 
@@ -49,6 +53,9 @@ def restarted(recommender: Recommender) -> Recommender:
         seed=recommender._serving.seed,
         reward_wait=recommender.reward_wait,
         clock=recommender._serving.clock,
+        attention=recommender._rules.attention,
+        half_life=recommender._rules.half_life,
+        repeat_after=recommender._rules.repeat_after,
     )
 
 
@@ -72,7 +79,7 @@ def loaded_profile(recommender: Recommender, user: str, name: str | None = None)
 
 def state_of(recommender: Recommender, user: str) -> State:
     """What will be known when the next slate is chosen."""
-    return loaded_profile(recommender, user).state
+    return learn_everything(loaded_profile(recommender, user)).state
 
 
 def stored_belief(recommender: Recommender, user: str) -> BeliefRecord:
@@ -81,27 +88,80 @@ def stored_belief(recommender: Recommender, user: str) -> BeliefRecord:
 
 
 def folded(recommender: Recommender, user: str, policy: ServedPolicy, before: float = float("inf")) -> State:
-    """The slow twin of every belief: closed slates with numbers below `before`, one after the other, from the log."""
-    slates, events = recommender.store.read(lambda t: (t.slates_of(user), t.feedback_of(user)))
-    clicks = tally_by_slate(events)
-    state, numbers = policy.start, recommender._serving.served.numbers
-    for slate in slates:
-        if slate.status == CLOSED and slate.number < before:
-            liked = clicked_items(clicks.get(slate.slate_id, {}))
-            state = policy.learn(state, numbers(slate.items), np.array([item in liked for item in slate.items]))
+    """The slow twin of every belief: what slates and events before a number teach, one after the other."""
+    slates, feedback, events = recommender.store.read(
+        lambda t: (t.slates_of(user), t.feedback_of(user), t.events_of(user))
+    )
+    entries: list[tuple[float, Evidence, bool]] = []
+    for number in range(len(slates) + 1):
+        ordered = sorted(events, key=lambda event: (event.at, event.event_id))
+        if number < before:
+            here = [event for event in ordered if event.position == number]
+            entries += [(event.at, event_evidence(recommender, policy, event), True) for event in here]
+        if number < min(before, len(slates)) and slates[number].status == CLOSED:
+            said = [event for event in feedback if event.slate_id == slates[number].slate_id]
+            evidence = slate_evidence(recommender, policy, slates[number], said)
+            entries += [(slates[number].created_at, evidence, False)] if said else []
+    return fold(policy, entries)
+
+
+def fold(policy: ServedPolicy, entries: list[tuple[float, Evidence, bool]]) -> State:
+    """Update with one piece of evidence after the other; its weight halves with every half-life before the last.
+
+    Events are no rounds: they change only what is additive, if anything is.
+    """
+    state, last = policy.start, max((at for at, _, _ in entries), default=0.0)
+    for at, evidence, is_event in entries:
+        factor = 0.5 ** ((last - at) / 86_400.0 / policy.rules.half_life)
+        after = policy.policy.update(state, replace(evidence, weight=evidence.weight * factor))
+        kept = [name for name in state if is_event and policy.policy.additive and name not in policy.policy.additive]
+        state = {**after, **{name: state[name] for name in kept}}
     return state
 
 
+def event_evidence(recommender: Recommender, policy: ServedPolicy, event: EventRecord) -> Evidence:
+    """What an event from elsewhere teaches."""
+    liked, weight = policy.rules.kinds[event.kind].meaning(event.value)
+    number = recommender._serving.served.numbers([event.item])
+    return Evidence(number[None], np.array([[liked]]), np.array([[weight]]), np.ones((1, 1)))
+
+
+def slate_evidence(
+    recommender: Recommender, policy: ServedPolicy, slate: SlateRecord, said: list[FeedbackRecord]
+) -> Evidence:
+    """What a slate teaches."""
+    told = [event for event in said if event.seen is not None]
+    mentioned = [item for event in said for item in (*(event.seen or ()), *event.reacted)]
+    seen = [not told or item in mentioned for item in slate.items]
+    value = [reaction(item, said) for item in slate.items]
+    numbers = recommender._serving.served.numbers(slate.items)
+    reactions = Reactions(numbers[None], np.array([value]), np.array([seen]), np.array([bool(told)]))
+    return policy.rules.attention.evidence(reactions)
+
+
+def reaction(item: ItemId, said: list[FeedbackRecord]) -> float:
+    """What was said about an item in the end; NaN for nothing."""
+    clicks, grade = 0, None
+    for event in said:
+        if item in event.retracted:
+            clicks, grade = (clicks - 1, None) if grade is None else (clicks, None)
+        if item in event.clicked:
+            clicks, grade = clicks + 1, None
+        grade = 0.0 if item in event.disliked else dict(event.values).get(item, grade)
+    return (1.0 if clicks > 0 else float("nan")) if grade is None else grade
+
+
 def counted(recommender: Recommender, users: list[str]) -> tuple[int, int]:
-    """Count the closed slates of users, and the clicks on them, from the log."""
-    n_slates = n_clicks = 0
+    """Count the closed slates of users, and the likes on them, from the log."""
+    n_slates = n_likes = 0
     for user in users:
         slates, events = recommender.store.read(lambda t, user=user: (t.slates_of(user), t.feedback_of(user)))  # type: ignore[misc]
-        clicks = tally_by_slate(events)
         closed = [slate for slate in slates if slate.status == CLOSED]
         n_slates += len(closed)
-        n_clicks += sum(len(clicked_items(clicks.get(slate.slate_id, {}))) for slate in closed)
-    return n_slates, n_clicks
+        for slate in closed:
+            said = [event for event in events if event.slate_id == slate.slate_id]
+            n_likes += sum(reaction(item, said) > 0.5 for item in slate.items)
+    return n_slates, n_likes
 
 
 class WrappedStore:

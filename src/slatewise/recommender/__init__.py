@@ -1,20 +1,24 @@
 """The online recommender: slates for users, feedback back, and nothing acknowledged is ever lost."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 from slatewise.catalog import Catalog
+from slatewise.evidence import Attention
 from slatewise.policies import Policy
-from slatewise.recommender import state_codec
+from slatewise.recommender.event_kinds import event_kinds
+from slatewise.recommender.events import Event, record_event
 from slatewise.recommender.experiments import compare_policies
 from slatewise.recommender.expiry import PORTION, ExpiredSlates, Portion
-from slatewise.recommender.explain import user_view
-from slatewise.recommender.feedback import FeedbackEvent, record_feedback
-from slatewise.recommender.profile import ProfileCache, fold, load_profile, tally_by_slate
+from slatewise.recommender.explain import MAX_ROUNDS, user_view
+from slatewise.recommender.feedback import FeedbackEvent, Values, record_feedback
+from slatewise.recommender.loading import LogTail, load_profile
+from slatewise.recommender.profile import ProfileCache, UserProfile
 from slatewise.recommender.recommend import (
     Draft,
     Serving,
@@ -23,10 +27,14 @@ from slatewise.recommender.recommend import (
     draft_and_record,
     draft_slate,
     record_slate,
+    recorded_slate,
 )
-from slatewise.recommender.served_catalog import ServedCatalog, policy_shares
+from slatewise.recommender.rules import LearningRules
+from slatewise.recommender.served_catalog import ServedCatalog
+from slatewise.recommender.served_policies import policy_shares
 from slatewise.recommender.types import (
     ConflictError,
+    EventReceipt,
     PolicyResult,
     PolicyShare,
     Preview,
@@ -35,14 +43,19 @@ from slatewise.recommender.types import (
     Slate,
     SlateItem,
     UnknownSlateError,
+    UnknownUserError,
     UserView,
 )
+from slatewise.recommender.verify import belief_problem
 from slatewise.store import Store, StoreDamagedError, open_store
 from slatewise.store.export import WrongPageError, export_user
-from slatewise.store.protocol import CLOSED, ItemId, Transaction, UserRecord
+from slatewise.store.protocol import Transaction
+from slatewise.store.records import CLOSED, ItemId, UserRecord
 
 __all__ = [
     "ConflictError",
+    "Event",
+    "EventReceipt",
     "PolicyShare",
     "Preview",
     "Receipt",
@@ -53,7 +66,6 @@ __all__ = [
     "UnknownSlateError",
 ]
 
-LARGEST_DIFFERENCE = 1e-9
 CACHED_USERS = 2_000
 
 
@@ -75,6 +87,14 @@ class Recommender:
         Seconds after which a slate without feedback is closed by the next `close_expired`.
     clock : callable
         Returns the time in seconds since 1970.
+    attention : Attention
+        What an item without a reaction means, where clients do not say what was seen.
+    half_life : float
+        Days after which evidence counts half; infinite by default. Only for policies whose state is a sum.
+    repeat_after : float
+        Seconds after which a shown item may be offered again; infinite by default.
+    events : mapping
+        Changes to the table of kinds of events, such as {"purchase": {"weight": 2.0, "repeat_after": 86400.0}}.
 
     Examples
     --------
@@ -100,8 +120,13 @@ class Recommender:
         seed: int = 0,
         reward_wait: float = 1800.0,
         clock: Callable[[], float] = time.time,
+        attention: Attention | None = None,
+        half_life: float = math.inf,
+        repeat_after: float = math.inf,
+        events: Mapping[str, Mapping[str, float]] | None = None,
     ) -> None:
         self._policies = policy_shares(policy)
+        self._rules = LearningRules(attention or Attention(), half_life, repeat_after, event_kinds(events or {}))
         self.reward_wait = reward_wait
         served = self._prepare(catalog)
         opened = open_store(store) if isinstance(store, str) else store
@@ -143,6 +168,7 @@ class Recommender:
         categories: Iterable[str] | None = None,
         policy: str | None = None,
         replaces: str | None = None,
+        request_id: str | None = None,
     ) -> Slate:
         """Choose k items that this user has not been shown, and record the slate.
 
@@ -163,7 +189,9 @@ class Recommender:
         policy : str, optional
             The name of another policy than the user's own.
         replaces : str, optional
-            The id of a slate to withdraw if it is still open and has no click; its items count as never shown.
+            The id of a slate to withdraw if it is still open and nobody reacted to it; its items count as never shown.
+        request_id : str, optional
+            Any text; the same id with the same request returns the same slate, with another request it is an error.
 
         Returns
         -------
@@ -178,9 +206,9 @@ class Recommender:
         >>> [item.id for item in slate.items]
         [1]
         """
-        request = _request(user, k, diversity, candidates, exclude, categories, policy, replaces)
+        request = _request(user, k, diversity, candidates, exclude, categories, policy, replaces, request_id)
         for _ in range(self.max_drafts):
-            slate = self.record(self.draft(request)).result()
+            slate = self.recorded(request) or self.record(self.draft(request)).result()
             if slate is not None:
                 return slate
         return self.draft_and_record(request).result()
@@ -237,6 +265,29 @@ class Recommender:
         self._serving.profiles.keep_only(request.user, version)
         draft = self.draft(request)
         return Preview(request.user, draft.profile.n_slates, draft.profile.policy.name, draft.variety, draft.items)
+
+    def recorded(self, request: SlateRequest) -> Slate | None:
+        """Return the slate that was recorded for the same request before, if it has a request_id.
+
+        Parameters
+        ----------
+        request : SlateRequest
+            What `recommend` takes, as one object.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> request = SlateRequest("ann", request_id="visit-1")
+        >>> recommender.recorded(request) is None, recommender.record(recommender.draft(request)).result().number
+        (True, 0)
+        >>> recommender.recorded(request).number
+        0
+        """
+        if request.request_id is None:
+            return None
+        served = self._serving.served
+        return self.store.read(lambda transaction: recorded_slate(served, transaction, request))
 
     def draft(self, request: SlateRequest) -> Draft:
         """Choose a slate without recording it; reads the store and computes, so keep it off an event loop.
@@ -301,22 +352,35 @@ class Recommender:
         clicked: Iterable[ItemId] = (),
         *,
         retracted: Iterable[ItemId] = (),
+        seen: Iterable[ItemId] | int | None = None,
+        values: Values = (),
+        disliked: Iterable[ItemId] = (),
         event_id: str | None = None,
         final: bool = True,
+        user: str | None = None,
     ) -> Receipt:
-        """Record what was clicked on a slate, all at once or click by click; it counts once however often it is sent.
+        """Record how a user reacted to a slate, all at once or bit by bit; it counts once however often it is sent.
 
         Parameters
         ----------
         slate_id : str
             The id that came with the slate.
         clicked, retracted : iterable of item ids
-            The clicked items, and those whose click is taken back.
+            The clicked items, and those whose click, value or dislike is taken back.
+        seen : iterable of item ids, or int, optional
+            The items that were looked at, or how many from the top. What was not seen teaches nothing and may be
+            offered again. Where nobody says, `attention` decides.
+        values : mapping or pairs
+            Graded items: 0 (refused) to 1 (liked).
+        disliked : iterable of item ids
+            Items that are refused for sure.
         event_id : str, optional
-            Any text; the same id with the same content is a duplicate, with other content an error. Without one, an
-            id is made from the content.
+            Any text; the same id of a user with the same content is a duplicate, with other content an error. Without
+            one, an event is a duplicate if it says what the latest event about any of its items has said.
         final : bool
-            Close the slate: what was not clicked counts as not engaged with. Later clicks still count.
+            Close the slate: nothing more is expected. What comes later still counts.
+        user : str, optional
+            Whose slate it is, if that is known; saves looking for it.
 
         Returns
         -------
@@ -333,33 +397,84 @@ class Recommender:
         >>> first.duplicate, again.duplicate
         (False, True)
         """
-        return self.feedback_later(slate_id, clicked, retracted=retracted, event_id=event_id, final=final).result()
+        event = FeedbackEvent(slate_id, clicked, retracted, seen, values, disliked, event_id, final, user)
+        return self.feedback_later(event).result()
 
-    def feedback_later(
-        self,
-        slate_id: str,
-        clicked: Iterable[ItemId] = (),
-        *,
-        retracted: Iterable[ItemId] = (),
-        event_id: str | None = None,
-        final: bool = True,
-    ) -> Future[Receipt]:
+    def feedback_later(self, event: FeedbackEvent) -> Future[Receipt]:
         """Queue feedback to be recorded; the future is set once it is durable.
 
         Parameters
         ----------
-        slate_id, clicked, retracted, event_id, final
-            As for `feedback`.
+        event : FeedbackEvent
+            What `feedback` takes, as one object.
 
         Examples
         --------
         >>> from slatewise import Catalog, Recommender
         >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
-        >>> recommender.feedback_later(recommender.recommend("ann").slate_id, [1]).result().duplicate
+        >>> event = FeedbackEvent(recommender.recommend("ann").slate_id, [1])
+        >>> recommender.feedback_later(event).result().duplicate
         False
         """
-        event, serving = FeedbackEvent.of(slate_id, clicked, retracted, event_id, final), self._serving
+        serving = self._serving
         return serving.store.write(lambda transaction: record_feedback(serving, transaction, event))
+
+    def record_event(self, event: Event) -> EventReceipt:
+        """Record something that a user did with an item anywhere; it counts once however often it is sent.
+
+        Parameters
+        ----------
+        event : Event
+            User, item, kind, and optionally value, time and id.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.record_event(Event("ann", "tea", "owned")).duplicate
+        False
+        >>> [item.id for item in recommender.recommend("ann").items]
+        ['cocoa']
+        """
+        return self.event_later(event).result()
+
+    def record_events(self, events: Iterable[Event]) -> list[EventReceipt]:
+        """Record events, each on its own; return what became of them, once all are durable.
+
+        Parameters
+        ----------
+        events : iterable of Event
+            In any order. If some fail, the others are recorded all the same, and the first error is raised.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> events = [Event("ann", "tea", "like"), Event("ben", "cake", "like")]
+        >>> [receipt.known for receipt in recommender.record_events(events)]
+        [True, False]
+        """
+        waiting = [self.event_later(event) for event in events]
+        wait(waiting)
+        return [future.result() for future in waiting]
+
+    def event_later(self, event: Event) -> Future[EventReceipt]:
+        """Queue an event to be recorded; the future is set once it is durable.
+
+        Parameters
+        ----------
+        event : Event
+            As for `record_event`.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.event_later(Event("ann", "tea", "view", 0.8)).result().known
+        True
+        """
+        serving = self._serving
+        return serving.store.write(lambda transaction: record_event(serving, transaction, event))
 
     def explain(self, user: str) -> UserView:
         """Return what is believed about a user; a user never seen is believed to be average.
@@ -383,8 +498,16 @@ class Recommender:
         check_id("user", user)
         served = self._serving.served
         policy = served.policy(served.assigned_policy(user))
-        history, events = self.store.read(lambda t: (t.slates_of(user), t.feedback_of(user)))
-        return user_view(served, policy, user, history, tally_by_slate(events))
+
+        def job(transaction: Transaction) -> tuple[UserProfile, LogTail]:
+            profile = load_profile(transaction, transaction.lock(user), served, policy)
+            slates = transaction.slates_of(user, max(0, profile.covers - MAX_ROUNDS), MAX_ROUNDS)
+            first = min((slate.created_at for slate in slates), default=0.0)
+            return profile, LogTail(slates, transaction.feedback_of(user, (first, "")), ())
+
+        profile, recent = self.store.read(job)
+        counted = [slate for slate in recent.logged_slates(served) if slate.record.number < profile.covers]
+        return user_view(served, profile, user, [slate for slate in counted if slate.record.status == CLOSED])
 
     def export(self, user: str, *, after: str | None = None, limit: int | None = None) -> dict[str, Any]:
         """Return everything that is kept about a user, ready for JSON, whole or page by page.
@@ -412,7 +535,7 @@ class Recommender:
         except WrongPageError as error:
             raise RequestError(str(error)) from None
         if content is None:
-            raise RequestError("nothing is kept about this user")
+            raise UnknownUserError("nothing is kept about this user")
         return content
 
     def forget(self, user: str) -> bool:
@@ -544,9 +667,7 @@ class Recommender:
             if record == UserRecord(user):
                 return
             profile = load_profile(transaction, record, serving.served, policy, use_saved=False)
-            transaction.save_belief(profile.to_record(user))
-            now = serving.next_time(record)
-            serving.save(transaction, user, replace(profile, saved=profile.covers), now)
+            serving.save(transaction, user, replace(profile, is_corrected=True), serving.next_time(record))
 
         self.store.write(job).result()
 
@@ -570,7 +691,7 @@ class Recommender:
         self.close()
 
     def _prepare(self, catalog: Catalog) -> ServedCatalog:
-        served = ServedCatalog(catalog, self._policies)
+        served = ServedCatalog(catalog, self._policies, self._rules)
         for name in self._policies:
             served.policy(name)
         return served
@@ -578,24 +699,9 @@ class Recommender:
     def _problem(self, user: str) -> str | None:
         served = self._serving.served
         try:
-            record, belief, history, events = self.store.read(
-                lambda t: (t.lock(user), t.belief(user), t.slates_of(user), t.feedback_of(user))
-            )
+            return self.store.read(lambda transaction: belief_problem(transaction, served, user))
         except StoreDamagedError as error:
             return str(error)
-        if record.damaged or belief.damaged:
-            what = "row of the user" if record.damaged else "cached belief"
-            return f"the {what} does not match its checksum; it will be rebuilt"
-        policy = None if belief.content is None else served.policy_of(belief.key)
-        if policy is None or belief.content is None:
-            return None
-        learned = [slate for slate in history if slate.status == CLOSED and slate.number < belief.covers]
-        try:
-            folded = fold(policy, served, learned, tally_by_slate(events))
-            distance = state_codec.difference(state_codec.from_bytes(belief.content), folded)
-        except ValueError as error:
-            return f"{error}; it will be rebuilt"
-        return None if distance <= LARGEST_DIFFERENCE else f"the cached belief is {distance:.2g} away from the log"
 
 
 def _request(
@@ -607,6 +713,7 @@ def _request(
     categories: Iterable[str] | None,
     policy: str | None,
     replaces: str | None,
+    request_id: str | None = None,
 ) -> SlateRequest:
     return SlateRequest(
         user,
@@ -617,4 +724,5 @@ def _request(
         None if categories is None else tuple(categories),
         policy,
         replaces,
+        request_id,
     )

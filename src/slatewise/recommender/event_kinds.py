@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 
-
 @dataclass(frozen=True)
 class EventKind:
     """What an event of a kind means.
@@ -82,5 +81,5 @@ def event_kinds(changes: Mapping[str, Mapping[str, float]]) -> dict[str, EventKi
         wrong = [field for field in changed if field not in ("value", "weight", "repeat_after")]
         if wrong or (kinds[name].value is None and "value" in changed):
             raise ValueError(f"{wrong[0] if wrong else 'value'!r} of the kind {name!r} cannot be set")
-        kinds[name] = replace(kinds[name], **changed)
+        kinds[name] = replace(kinds[name], **changed)  # type: ignore[arg-type]
     return kinds

@@ -1,6 +1,6 @@
 """What is believed about a user: taste by category, and the path of the belief in two dimensions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +12,10 @@ from slatewise.policies import State
 from slatewise.policies.c2ucb import C2Ucb
 from slatewise.policies.calibrated import Calibrated
 from slatewise.policies.dc2b import Dc2b
-from slatewise.recommender.profile import NO_ITEMS, Clicks, clicked_items, fold, recent_likes
-from slatewise.recommender.served_catalog import ServedCatalog, ServedPolicy
+from slatewise.recommender.learning import LoggedSlate, states_after
+from slatewise.recommender.profile import UserProfile, learn_everything
+from slatewise.recommender.served_catalog import ServedCatalog
 from slatewise.recommender.types import CategoryView, Round, UserView
-from slatewise.store.protocol import CLOSED, SlateRecord
 
 Floats = NDArray[np.float64]
 Point = tuple[float | None, float | None]
@@ -45,32 +45,26 @@ BELIEF_LAYOUTS: dict[type, BeliefLayout] = {
 """The policies whose belief can be shown."""
 
 
-def user_view(
-    served: ServedCatalog,
-    policy: ServedPolicy,
-    user: str,
-    history: Sequence[SlateRecord],
-    clicks: Mapping[str, Clicks],
-) -> UserView:
-    """Describe a user from the log."""
-    counted = [slate for slate in history if slate.status == CLOSED]
+def user_view(served: ServedCatalog, profile: UserProfile, user: str, recent: Sequence[LoggedSlate]) -> UserView:
+    """Describe a user from a profile and the latest slates that it has learned."""
+    policy, learned = profile.policy, learn_everything(profile)
     layout = BELIEF_LAYOUTS.get(type(policy.policy)) if served.catalog.n_categories else None
     centers = None if layout is None else category_centers(served.catalog, layout.vectors(served.catalog))
-    states = _states(served, policy, counted, clicks)
     plane = None if centers is None else _plane(centers)
-    points = _points(layout, states, plane)
-    n_clicks = [len(clicked_items(clicks.get(slate.slate_id, {}))) for slate in counted]
-    rounds = [_round(*row) for row in zip(counted, n_clicks, points[1:], strict=True)]
-    liked = recent_likes(served, history, clicks)[-MAX_LIKED:]
+    states = [None] * len(recent) if layout is None else states_after(profile.learned, policy, recent)
+    points = [_point(layout, policy.start, state, plane) for state in states]
+    (*shown, n_slates), (*liked, n_liked) = learned.counts.tolist()
+    lifts = _lifts(layout, policy.start, learned.state, centers)
+    categories = zip(served.catalog.category_names, lifts or [(None, None)] * len(shown), shown, liked, strict=True)
     return UserView(
         user=user,
         policy=policy.name,
-        slates=len(counted),
-        clicks=sum(n_clicks),
-        categories=_categories(served, history, clicks, _lifts(layout, states, centers)),
-        rounds=tuple(rounds[-MAX_ROUNDS:]),
+        slates=n_slates,
+        clicks=n_liked,
+        categories=tuple(CategoryView(name, *lift, *counts) for name, lift, *counts in categories),
+        rounds=tuple(_round(slate, point) for slate, point in zip(recent, points, strict=True)),
         landmarks=_landmarks(served.catalog, centers, plane),
-        liked=tuple(served.label(number)[:2] for number in reversed(liked)),
+        liked=tuple(served.label(number)[:2] for number in reversed(profile.liked()[-MAX_LIKED:])),
     )
 
 
@@ -82,42 +76,14 @@ def category_centers(catalog: Catalog, vectors: NDArray[np.float32]) -> Floats:
     return np.asarray((weights.T @ vectors.astype(np.float64)) / totals[:, None])
 
 
-def _states(
-    served: ServedCatalog, policy: ServedPolicy, counted: Sequence[SlateRecord], clicks: Mapping[str, Clicks]
-) -> list[State]:
-    """Return the state at the start and after each counted slate."""
-    states = [policy.start]
-    for slate in counted:
-        states.append(fold(policy, served, [slate], clicks, states[-1]))
-    return states
-
-
-def _lifts(layout: BeliefLayout | None, states: list[State], centers: Floats | None) -> list[Point]:
+def _lifts(layout: BeliefLayout | None, start: State, state: State, centers: Floats | None) -> list[Point]:
     """Return for each category how far the belief moved from the start, and its standard deviation."""
     if layout is None or centers is None:
         return []
-    now = layout.belief(states[-1])
-    moved = centers @ (belief.mean(now)[0] - belief.mean(layout.belief(states[0]))[0])
+    now = layout.belief(state)
+    moved = centers @ (belief.mean(now)[0] - belief.mean(layout.belief(start))[0])
     _, variance = belief.logit_moments(now, centers[None])
     return list(zip(moved.tolist(), np.sqrt(variance[0]).tolist(), strict=True))
-
-
-def _categories(
-    served: ServedCatalog, history: Sequence[SlateRecord], clicks: Mapping[str, Clicks], lifts: list[Point]
-) -> tuple[CategoryView, ...]:
-    catalog = served.catalog
-    shown = _per_category(served, [item for slate in history for item in slate.items])
-    liked = {slate.slate_id: clicked_items(clicks.get(slate.slate_id, {})) for slate in history}
-    clicked = _per_category(
-        served, [item for slate in history for item in slate.items if item in liked[slate.slate_id]]
-    )
-    columns = zip(catalog.category_names, lifts or [(None, None)] * catalog.n_categories, shown, clicked, strict=True)
-    return tuple(CategoryView(name, *lift, n_shown, n_clicked) for name, lift, n_shown, n_clicked in columns)
-
-
-def _per_category(served: ServedCatalog, items: list[int | str]) -> list[int]:
-    numbers = served.numbers(items) if items else NO_ITEMS
-    return [int(count) for count in served.catalog.categories[numbers[numbers >= 0]].sum(axis=0)]
 
 
 def _plane(centers: Floats) -> Floats:
@@ -129,13 +95,12 @@ def _plane(centers: Floats) -> Floats:
     return np.asarray(axes * np.where(signs == 0.0, 1.0, signs)[:, None])
 
 
-def _points(layout: BeliefLayout | None, states: list[State], plane: Floats | None) -> list[Point]:
-    """Return where the mean of the belief is after each slate, relative to where everyone starts."""
-    if layout is None or plane is None:
-        return [(None, None)] * len(states)
-    start = belief.mean(layout.belief(states[0]))[0]
-    steps = [plane @ (belief.mean(layout.belief(state))[0] - start) for state in states]
-    return [(float(x), float(y)) for x, y in steps]
+def _point(layout: BeliefLayout | None, start: State, state: State | None, plane: Floats | None) -> Point:
+    """Return where the mean of a belief is, relative to where everyone starts."""
+    if layout is None or plane is None or state is None:
+        return None, None
+    x, y = plane @ (belief.mean(layout.belief(state))[0] - belief.mean(layout.belief(start))[0])
+    return float(x), float(y)
 
 
 def _landmarks(catalog: Catalog, centers: Floats | None, plane: Floats | None) -> tuple[tuple[str, float, float], ...]:
@@ -145,5 +110,6 @@ def _landmarks(catalog: Catalog, centers: Floats | None, plane: Floats | None) -
     return tuple((name, float(x), float(y)) for name, (x, y) in zip(catalog.category_names, positions, strict=True))
 
 
-def _round(slate: SlateRecord, n_clicks: int, point: Point) -> Round:
-    return Round(slate.number, slate.policy, len(slate.items), n_clicks, slate.variety, *point)
+def _round(slate: LoggedSlate, point: Point) -> Round:
+    shown, liked = slate.record.items, slate.tally.liked(slate.record.items)
+    return Round(slate.record.number, slate.record.policy, len(shown), len(liked), slate.record.variety, *point)

@@ -27,6 +27,7 @@ RECENT_SLATES = 64
 MAX_LIKES = 500
 NO_ITEMS: Integers = np.empty(0, dtype=np.int64)
 NO_TIMES: Floats = np.empty(0)
+NO_LIKES: Integers = np.empty((0, 2), dtype=np.int64)
 PAUSE_EVERY, PAUSE = 16, 0.0005
 """A long log is learned with a pause of so many seconds every few slates, so that other threads are not held up."""
 
@@ -134,9 +135,9 @@ class LoggedEvent:
 class Shown:
     """Items that are not offered again for now: ascending numbers, when each was last shown, and until when."""
 
-    numbers: Integers = NO_ITEMS
-    at: Floats = NO_TIMES
-    until: Floats = NO_TIMES
+    numbers: Integers
+    at: Floats
+    until: Floats
 
     def with_items(self, numbers: Integers, at: Floats, until: Floats) -> "Shown":
         """Return these and more items; of an item that is there already, the later times count."""
@@ -170,15 +171,16 @@ class Learned:
     covers: int
     state: State
     counts: Integers
-    at: float = -math.inf
-    shown: Shown = field(default_factory=Shown)
-    never: Integers = NO_ITEMS
-    likes: Integers = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
+    at: float
+    shown: Shown
+    never: Integers
+    likes: Integers
 
     @classmethod
     def nothing(cls, served: ServedCatalog, policy: ServedPolicy) -> "Learned":
         """Return what is known about a user never seen."""
-        return cls(0, policy.start, np.zeros((2, served.catalog.n_categories + 1), dtype=np.int64))
+        counts = np.zeros((2, served.catalog.n_categories + 1), dtype=np.int64)
+        return cls(0, policy.start, counts, -math.inf, Shown(NO_ITEMS, NO_TIMES, NO_TIMES), NO_ITEMS, NO_LIKES)
 
 
 def state_at(policy: ServedPolicy, learned: Learned, now: float) -> State:
@@ -232,6 +234,32 @@ def learn_again(learned: Learned, policy: ServedPolicy, before: LoggedSlate, aft
     return replace(noted, shown=noted.shown.with_slates([after], policy.rules.repeat_after))
 
 
+def states_after(learned: Learned, policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> list[State | None]:
+    """Return the state after each of the last slates that were learned, by taking back what came later.
+
+    Nothing is known about the states in between if a policy is not additive, unless these are all slates.
+    """
+    if not policy.policy.additive:
+        return _states_from_start(policy, slates, is_complete=learned.counts[0, -1] == len(slates))
+    states: list[State | None] = []
+    known = (learned.state, learned.at)
+    for slate in reversed(slates):
+        states.append(known[0])
+        evidence = slate.evidence(policy)
+        if evidence is not None:
+            known = _added(policy, known, replace(evidence, weight=-evidence.weight), slate.record.created_at)
+    return states[::-1]
+
+
+def _states_from_start(policy: ServedPolicy, slates: Sequence[LoggedSlate], *, is_complete: bool) -> list[State | None]:
+    states: list[State | None] = []
+    known = (policy.start, -math.inf)
+    for slate in slates:
+        known = _with_slate(policy, known, slate)
+        states.append(known[0] if is_complete else None)
+    return states
+
+
 def _with_slate(policy: ServedPolicy, known: tuple[State, float], slate: LoggedSlate) -> tuple[State, float]:
     evidence = slate.evidence(policy)
     return known if evidence is None else _added(policy, known, evidence, slate.record.created_at)
@@ -254,9 +282,7 @@ def _with_events(
     return ({name: state[name] if name in additive else known[0][name] for name in state} if additive else state), at
 
 
-def _added(
-    policy: ServedPolicy, known: tuple[State, float], evidence: Evidence, since: float
-) -> tuple[State, float]:
+def _added(policy: ServedPolicy, known: tuple[State, float], evidence: Evidence, since: float) -> tuple[State, float]:
     """Update a state with evidence of a time; whichever is older ages."""
     state, at = known
     if math.isinf(policy.rules.half_life):

@@ -1,4 +1,4 @@
-"""The profile of a user from the store: a saved belief and the part of the log that it has not learned, or all of it."""
+"""The profile of a user from the store: a saved belief and the log since then, or the whole log."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from slatewise.randomness import user_keys
 from slatewise.recommender import state_codec
 from slatewise.recommender.learning import (
-    NO_ITEMS,
     RECENT_SLATES,
     Learned,
     LoggedEvent,
@@ -162,7 +161,11 @@ def learn_closed(profile: UserProfile) -> UserProfile:
 
 def learn_everything(profile: UserProfile) -> Learned:
     """Learn also the events since the last slate, for a profile without open slates; they may get company later."""
-    return learn(profile.learned, profile.policy, [], profile.events, profile.covers) if profile.events else profile.learned
+    return (
+        learn(profile.learned, profile.policy, [], profile.events, profile.covers)
+        if profile.events
+        else profile.learned
+    )
 
 
 def close_open(profile: UserProfile, at: float) -> tuple[UserProfile, tuple[LoggedSlate, ...]]:

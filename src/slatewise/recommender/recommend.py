@@ -5,7 +5,7 @@ written about the user in the meantime; then nothing is recorded, and the slate 
 """
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,7 +57,6 @@ class SlateRequest:
             raise RequestError(f"k must be a whole number from 1 to {MAX_ITEMS}")
         if self.diversity is not None and not 0.0 <= self.diversity <= 1.0:
             raise RequestError("diversity must be between 0 (most relevant) and 1 (most varied)")
-
 
     def described(self) -> dict[str, Any]:
         """Return what was requested, ready for JSON; what was left to the recommender is left out."""
@@ -143,7 +142,7 @@ class Draft:
         return mean_distance(self.served.catalog.categories[self.numbers])
 
     def choice(self, seed: int) -> Choice:
-        """Return how the slate was chosen: what `Recommender.replay` needs to choose it again, and what was returned."""
+        """Return how the slate was chosen: what is needed to choose it again, and to return it again."""
         profile = self.profile
         return {
             "request": self.request.described(),
@@ -169,7 +168,9 @@ def draft_slate(serving: Serving, request: SlateRequest, transaction: Transactio
     withdrawn = _withdrawn(known, request, now)
     closing, closed = close_open(known if withdrawn is None else known.without(withdrawn), now)
     profile = learn_closed(closing)
-    numbers, items = choose_items(served, profile, request, Streams(serving.seed, profile.random_key, profile.n_slates), now)
+    numbers, items = choose_items(
+        served, profile, request, Streams(serving.seed, profile.random_key, profile.n_slates), now
+    )
     return Draft(request, served, profile, closed, withdrawn, numbers, items, now)
 
 
@@ -248,10 +249,10 @@ def recorded_slate(served: ServedCatalog, transaction: Transaction, request: Sla
 
 def _item(served: ServedCatalog, item: ItemId, *chosen: Any) -> SlateItem:
     """Return an item as it was on a slate; titles and categories are those of the catalog that is served now."""
-    *numbers, because = chosen
+    probability, deviation, gain, reason, because = chosen
     title, categories = served.title_and_categories(item)
     source = None if because is None else served.title_and_categories(because)[0]
-    return SlateItem(item, title, categories, *numbers, because, source)
+    return SlateItem(item, title, categories, probability, deviation, gain, reason, because, source)
 
 
 def _load(serving: Serving, transaction: Transaction | None, user: str, policy: ServedPolicy) -> UserProfile:

@@ -40,8 +40,12 @@ class UnknownSlateError(RequestError):
     """
 
 
+class UnknownUserError(RequestError):
+    """A user about whom nothing is kept."""
+
+
 class ConflictError(RequestError):
-    """An event id that was used before with different content.
+    """An event id or a request id that was used before with different content.
 
     Examples
     --------

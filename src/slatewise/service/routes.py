@@ -4,15 +4,18 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from slatewise.recommender.types import PolicyResult, Preview, Receipt, Slate, UserView
+from slatewise.recommender.types import EventReceipt, PolicyResult, Preview, Receipt, Slate, UserView
 from slatewise.service.auth import PUBLIC
 from slatewise.service.catalog import list_items, list_policies, reload_catalog, show_catalog
+from slatewise.service.events import Events, record_events
 from slatewise.service.http import Endpoint
 from slatewise.service.operations import is_live, is_ready, show_experiments, show_live, show_metrics
 from slatewise.service.rerank import rerank
 from slatewise.service.schemas import (
     BatchResults,
     CatalogView,
+    EventBatchResults,
+    ExportQuery,
     Health,
     ItemList,
     ItemsQuery,
@@ -30,16 +33,19 @@ SERVE_OR_READ = ("serve", "read")
 
 SLATE_BODY: TypeAdapter[Any] = TypeAdapter(SlateBody)
 FEEDBACK: TypeAdapter[Any] = TypeAdapter(Feedback)
+EVENTS: TypeAdapter[Any] = TypeAdapter(Events)
+EXPORT_QUERY: TypeAdapter[Any] = TypeAdapter(ExportQuery)
 RERANK_BODY: TypeAdapter[Any] = TypeAdapter(RerankBody)
 ITEMS_QUERY: TypeAdapter[Any] = TypeAdapter(ItemsQuery)
 
 ROUTES = (
     Endpoint("POST", "/v1/slates", create_slate, SERVE, {201: Slate, 200: Preview}, body=SLATE_BODY),
     Endpoint("POST", "/v1/feedback", record_feedback, SERVE, {200: Receipt | BatchResults}, body=FEEDBACK),
+    Endpoint("POST", "/v1/events", record_events, SERVE, {200: EventReceipt | EventBatchResults}, body=EVENTS),
     Endpoint("POST", "/v1/rerank", rerank, SERVE, {200: RerankResults}, body=RERANK_BODY),
     Endpoint("GET", "/v1/users/{user}", show_user, SERVE_OR_READ, {200: UserView}),
     Endpoint("DELETE", "/v1/users/{user}", forget_user, ADMIN, {204: None}),
-    Endpoint("GET", "/v1/users/{user}/export", export_user, ADMIN, {200: dict[str, Any]}),
+    Endpoint("GET", "/v1/users/{user}/export", export_user, ADMIN, {200: dict[str, Any]}, query=EXPORT_QUERY),
     Endpoint("GET", "/v1/items", list_items, SERVE_OR_READ, {200: ItemList}, query=ITEMS_QUERY),
     Endpoint("GET", "/v1/policies", list_policies, SERVE_OR_READ, {200: list[PolicyView]}),
     Endpoint("GET", "/v1/catalog", show_catalog, SERVE_OR_READ, {200: CatalogView}),

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from slatewise.recommender.types import PolicyResult, Receipt
+from slatewise.recommender.types import EventReceipt, PolicyResult, Receipt
 
 MAX_ID_LENGTH = 256
 MAX_EVENTS = 100
@@ -22,7 +22,9 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Length = Annotated[int, Field(ge=1, le=500)]
 ItemIds = Annotated[tuple[ItemId, ...], Field(max_length=MAX_ITEMS, strict=False)]
 Categories = Annotated[tuple[Id, ...], Field(max_length=100, strict=False)]
-Clicks = Annotated[tuple[ItemId, ...], Field(max_length=500, strict=False)]
+SlateItems = Annotated[tuple[ItemId, ...], Field(max_length=500, strict=False)]
+Grade = Annotated[tuple[ItemId, Share], Field(strict=False)]
+Time = Annotated[float, Field(ge=0, le=LARGEST_NUMBER, allow_inf_nan=False)]
 
 
 class StrictModel(BaseModel):
@@ -45,23 +47,58 @@ class SlateBody(StrictModel):
     categories: Categories | None = None
     policy: Id | None = None
     replaces: Id | None = None
+    request_id: Id | None = None
     preview: bool = False
 
 
 class FeedbackEvent(StrictModel):
-    """What was clicked on a slate, or retracted; `final` means that nothing more is expected: the slate is closed."""
+    """How somebody reacted to a slate; `final` means that nothing more is expected: the slate is closed.
+
+    `seen` lists the items that were looked at, or says how many from the top; `values` are pairs of an item and 0
+    (refused) to 1 (liked).
+    """
 
     slate_id: Id
-    clicked: Clicks = ()
-    retracted: Clicks = ()
+    clicked: SlateItems = ()
+    retracted: SlateItems = ()
+    seen: SlateItems | Annotated[int, Field(ge=0, le=500)] | None = None
+    values: Annotated[tuple[Grade, ...], Field(max_length=500, strict=False)] = ()
+    disliked: SlateItems = ()
     event_id: Id | None = None
     final: bool = True
+    user: Id | None = None
 
 
 class FeedbackBatch(StrictModel):
     """Several events; each is recorded on its own, in no promised order, and one that fails stops no other."""
 
     events: Annotated[list[FeedbackEvent], Field(min_length=1, max_length=MAX_EVENTS)]
+
+
+class EventBody(StrictModel):
+    """Something that a user did with an item anywhere; `at` is when, in seconds since 1970, now if it is left out."""
+
+    user: Id
+    item: ItemId
+    kind: Id
+    value: Number | None = None
+    at: Time | None = None
+    event_id: Id | None = None
+
+
+class EventBatch(StrictModel):
+    """Several events from anywhere; each is recorded on its own, and one that fails stops no other."""
+
+    events: Annotated[list[EventBody], Field(min_length=1, max_length=MAX_EVENTS)]
+
+
+class ExportQuery(BaseModel):
+    """Which page of an export: `after` is the `next` of the page before."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    after: Annotated[str, Field(max_length=1000)] | None = None
+    limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
 
 
 class RerankBody(StrictModel):
@@ -87,7 +124,7 @@ class ItemsQuery(BaseModel):
     limit: Annotated[int, Field(ge=1, le=200)] = 50
 
 
-MODELS = (SlateBody, FeedbackEvent, FeedbackBatch, RerankBody, ItemsQuery)
+MODELS = (SlateBody, FeedbackEvent, FeedbackBatch, EventBody, EventBatch, RerankBody, ItemsQuery, ExportQuery)
 FIELDS = {name for model in MODELS for name in model.model_fields}
 """The names that an error may point to."""
 
@@ -116,6 +153,13 @@ class BatchResults:
     """What became of the events of a batch, in their order."""
 
     results: list[Receipt | FailedEvent]
+
+
+@dataclass(frozen=True)
+class EventBatchResults:
+    """What became of the events from anywhere of a batch, in their order."""
+
+    results: list[EventReceipt | FailedEvent]
 
 
 @dataclass(frozen=True)

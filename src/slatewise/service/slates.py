@@ -1,7 +1,7 @@
 """Slates out, feedback in: the two routes that matter."""
 
 import asyncio
-from concurrent.futures import Future
+from collections.abc import Awaitable, Sequence
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Tag
@@ -9,7 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from slatewise.recommender.recommend import SlateRequest
+from slatewise.recommender import Recommender
+from slatewise.recommender.feedback import FeedbackEvent as ReceivedFeedback
+from slatewise.recommender.recommend import Draft, SlateRequest
 from slatewise.recommender.types import Receipt, Slate
 from slatewise.service.errors import INTERNAL, problem_of
 from slatewise.service.http import JsonResponse
@@ -31,33 +33,40 @@ async def create_slate(state: ServiceState, request: Request, body: SlateBody) -
         preview = await state.run(state.recommender.preview_of, wanted)
         state.metrics.count_preview(preview)
         return JsonResponse(preview)
-    slate = await _recorded_slate(state, wanted)
-    state.metrics.count_slate(slate)
-    return JsonResponse(slate, 201)
+    return JsonResponse(await _recorded_slate(state, wanted), 201)
 
 
 async def _recorded_slate(state: ServiceState, wanted: SlateRequest) -> Slate:
     """Draft a slate in a worker thread, then record it; if the user changed in between, draft again, a few times."""
     recommender, loop = state.recommender, asyncio.get_running_loop()
     for _ in range(recommender.max_drafts):
-        draft = await loop.run_in_executor(state.workers, recommender.draft, wanted)
+        draft = await loop.run_in_executor(state.workers, _drafted_or_recorded, recommender, wanted)
+        if isinstance(draft, Slate):
+            return draft
         slate = await asyncio.wrap_future(recommender.record(draft))
         if slate is not None:
+            state.metrics.count_slate(slate)
             return slate
     return await asyncio.wrap_future(recommender.draft_and_record(wanted))
 
 
-def _feedback_kind(body: Any) -> str:
+def _drafted_or_recorded(recommender: Recommender, wanted: SlateRequest) -> Draft | Slate:
+    """Draft a slate, unless one was recorded for the same request_id."""
+    return recommender.recorded(wanted) or recommender.draft(wanted)
+
+
+def one_or_batch(body: Any) -> str:
+    """Return whether a body holds one event or several."""
     return "batch" if isinstance(body, dict) and "events" in body else "event"
 
 
 Feedback = Annotated[
-    Annotated[FeedbackEvent, Tag("event")] | Annotated[FeedbackBatch, Tag("batch")], Discriminator(_feedback_kind)
+    Annotated[FeedbackEvent, Tag("event")] | Annotated[FeedbackBatch, Tag("batch")], Discriminator(one_or_batch)
 ]
 
 
 async def record_feedback(state: ServiceState, request: Request, body: Feedback) -> Response:
-    """Record what was clicked on slates: one event, or up to 100 as `events`.
+    """Record how somebody reacted to slates: one event, or up to 100 as `events`.
 
     The response is sent once the events are durable; an event counts once, no matter how often it is sent. Each event
     of a batch is recorded on its own, in no promised order: one that fails is reported by an `error` in its position
@@ -66,25 +75,25 @@ async def record_feedback(state: ServiceState, request: Request, body: Feedback)
     if isinstance(body, FeedbackEvent):
         return JsonResponse(await _receipt(state, body))
     state.auth.charge(request.scope, len(body.events) - 1)
-    outcomes = await asyncio.gather(*(_outcome(state, request.scope, event) for event in body.events))
+    outcomes = await outcomes_of(state, request.scope, [_receipt(state, event) for event in body.events])
     return JsonResponse({"results": outcomes})
 
 
 async def _receipt(state: ServiceState, event: FeedbackEvent) -> Receipt:
-    recorded: Future[Receipt] = state.recommender.feedback_later(
-        event.slate_id, event.clicked, retracted=event.retracted, event_id=event.event_id, final=event.final
-    )
-    receipt = await asyncio.wrap_future(recorded)
+    said = ReceivedFeedback(**dict(event))
+    receipt = await asyncio.wrap_future(state.recommender.feedback_later(said))
     state.metrics.count_feedback(receipt)
     return receipt
 
 
-async def _outcome(state: ServiceState, scope: Scope, event: FeedbackEvent) -> object:
-    """Record one event of a batch; its failure is part of the response."""
-    try:
-        return await _receipt(state, event)
-    except Exception as error:  # noqa: BLE001
-        problem = problem_of(error)
-        if problem.kind is INTERNAL:
-            state.log.failure(record_of(scope).request_id, error)
-        return {"error": problem.view(scope)}
+async def outcomes_of(state: ServiceState, scope: Scope, recording: Sequence[Awaitable[object]]) -> list[object]:
+    """Wait for the events of a batch to be recorded; the failure of one is part of the response."""
+    outcomes = await asyncio.gather(*recording, return_exceptions=True)
+    return [_failed(state, scope, one) if isinstance(one, Exception) else one for one in outcomes]
+
+
+def _failed(state: ServiceState, scope: Scope, error: Exception) -> dict[str, Any]:
+    problem = problem_of(error)
+    if problem.kind is INTERNAL:
+        state.log.failure(record_of(scope).request_id, error)
+    return {"error": problem.view(scope)}

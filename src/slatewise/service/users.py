@@ -6,11 +6,11 @@ from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from slatewise.recommender.types import RequestError
+from slatewise.recommender.types import UnknownUserError
 from slatewise.service.errors import MALFORMED, NO_STORE, NOT_FOUND, ProblemError
 from slatewise.service.http import JsonResponse, to_json, validate
 from slatewise.service.logs import record_of
-from slatewise.service.schemas import Id
+from slatewise.service.schemas import ExportQuery, Id
 from slatewise.service.state import ServiceState
 
 ID: TypeAdapter[str] = TypeAdapter(Id)
@@ -23,12 +23,12 @@ async def show_user(state: ServiceState, request: Request) -> Response:
     return JsonResponse(await state.run(lambda: to_json(state.recommender.explain(user))))
 
 
-async def export_user(state: ServiceState, request: Request) -> Response:
-    """Export everything that is stored about a user."""
-    user = _user(request)
+async def export_user(state: ServiceState, request: Request, query: ExportQuery) -> Response:
+    """Export everything that is stored about a user, page by page."""
+    user, export = _user(request), state.recommender.export
     try:
-        return JsonResponse(await state.run(lambda: to_json(state.recommender.export(user))))
-    except RequestError:
+        return JsonResponse(await state.run(lambda: to_json(export(user, after=query.after, limit=query.limit))))
+    except UnknownUserError:
         raise ProblemError(NOT_FOUND, NOTHING) from None
 
 

@@ -1,0 +1,50 @@
+"""Whether what is cached about a user in the store is what the log says."""
+
+import numpy as np
+
+from slatewise.policies import State
+from slatewise.recommender import state_codec
+from slatewise.recommender.learning import Learned
+from slatewise.recommender.loading import load_profile
+from slatewise.recommender.profile import SavedBelief
+from slatewise.recommender.served_catalog import ServedCatalog
+from slatewise.store.protocol import Transaction
+
+LARGEST_DIFFERENCE = 1e-9
+
+
+def belief_problem(transaction: Transaction, served: ServedCatalog, user: str) -> str | None:
+    """Return what is wrong with what is cached about a user, None if nothing is; the whole log is read."""
+    record, belief = transaction.lock(user), transaction.belief(user)
+    if record.damaged or belief.damaged:
+        what = "row of the user" if record.damaged else "cached belief"
+        return f"the {what} does not match its checksum; it will be rebuilt"
+    policy = None if belief.content is None else served.policy_of(belief.key)
+    if policy is None:
+        read_log(transaction, user)
+        return None
+    if SavedBelief.of(belief, policy) is None:
+        return "the cached belief cannot be read; it will be rebuilt"
+    cached, folded = (load_profile(transaction, record, served, policy, use_saved=saved) for saved in (True, False))
+    distance = difference(cached.learned, folded.learned)
+    return None if distance <= LARGEST_DIFFERENCE else f"the cached belief is {distance:.2g} away from the log"
+
+
+def difference(one: Learned, other: Learned) -> float:
+    """Return the largest difference between what was learned twice, relative to 1 + its size."""
+    if one.covers != other.covers:
+        return float("inf")
+    return state_codec.difference(_arrays(one), _arrays(other))
+
+
+def _arrays(learned: Learned) -> State:
+    shown, until = learned.shown, np.nan_to_num(learned.shown.until, posinf=0.0)
+    kept = {"shown": shown.numbers, "until": until, "never": learned.never, "likes": learned.likes}
+    return {**learned.state, **kept, "counts": learned.counts}
+
+
+def read_log(transaction: Transaction, user: str) -> None:
+    """Read the whole log of a user, which fails if a row is damaged or lost."""
+    transaction.slates_of(user)
+    transaction.feedback_of(user)
+    transaction.events_of(user)
