@@ -85,11 +85,12 @@ def is_answered(recommender: Recommender, user: str) -> bool:
 @pytest.mark.parametrize("user", USERS)
 def test_the_next_slate_is_the_one_that_the_old_version_would_have_chosen(recommender: Recommender, user: str) -> None:
     expected = USERS[user]
-    shown = {item for slate in recommender.export(user)["slates"] for item in slate["items"]}
+    counted = [slate for slate in recommender.export(user)["slates"] if slate["status"] != "withdrawn"]
+    shown = {item for slate in counted for item in slate["items"]}
     is_same = is_answered(recommender, user)
     slate = recommender.recommend(user, 5)
     assert (slate.policy, slate.number) == (expected["policy"], expected["next_number"])
-    assert not set(ids(slate)) & shown or expected["next_number"] * 5 > 100
+    assert not set(ids(slate)) & shown
     if is_same:
         assert ids(slate) == expected["next_items"]
         assert [item.probability for item in slate.items] == pytest.approx(expected["next_probabilities"], abs=1e-5)

@@ -151,7 +151,7 @@ class Draft:
             "random_key": int(profile.random_key[0]),
             "step": profile.n_slates,
             "at": self.at,
-            "rules": profile.policy.rules.described(),
+            "rules": profile.policy.described_rules,
             "item_table": None,
             "exploration": None,
             "items": [[i.probability, i.deviation, i.diversity_gain, i.reason, i.because] for i in self.items],

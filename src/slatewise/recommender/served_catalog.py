@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,11 @@ class ServedPolicy:
     policy: Policy
     key: str
     rules: LearningRules
+
+    @cached_property
+    def described_rules(self) -> dict[str, Any]:
+        """The rules as each slate is logged with."""
+        return self.rules.described()
 
     @cached_property
     def start(self) -> State:
