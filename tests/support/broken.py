@@ -15,7 +15,16 @@ from tests.support.recommending import WrappedStore
 
 Run = Callable[[Any], Any]
 
-WRITES = {"save_user", "save_belief", "discard_belief", "add_slate", "update_slate", "add_feedback", "count"}
+WRITES = {
+    "save_user",
+    "save_belief",
+    "discard_belief",
+    "add_slate",
+    "update_slate",
+    "add_feedback",
+    "add_event",
+    "count",
+}
 SLOW_DISK = 0.02
 
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from slatewise.catalog import Catalog
-from slatewise.evidence import Attention
+from slatewise.evidence import SERVICE_DEFAULT, Attention
 from slatewise.policies import Policy
 from slatewise.recommender.event_kinds import event_kinds
 from slatewise.recommender.events import Event, record_event
@@ -18,6 +18,7 @@ from slatewise.recommender.expiry import PORTION, ExpiredSlates, Portion
 from slatewise.recommender.explain import MAX_ROUNDS, user_view
 from slatewise.recommender.feedback import FeedbackEvent, Values, record_feedback
 from slatewise.recommender.loading import LogTail, load_profile
+from slatewise.recommender.merge import check_merge, merge_users
 from slatewise.recommender.profile import ProfileCache, UserProfile
 from slatewise.recommender.recommend import (
     Draft,
@@ -29,12 +30,13 @@ from slatewise.recommender.recommend import (
     record_slate,
     recorded_slate,
 )
-from slatewise.recommender.rules import LearningRules
+from slatewise.recommender.rules import ATTENTION_FIT, FOLLOW_FIT, LearningRules, fitted_attention
 from slatewise.recommender.served_catalog import ServedCatalog
 from slatewise.recommender.served_policies import policy_shares
 from slatewise.recommender.types import (
     ConflictError,
     EventReceipt,
+    MergeReceipt,
     PolicyResult,
     PolicyShare,
     Preview,
@@ -87,8 +89,9 @@ class Recommender:
         Seconds after which a slate without feedback is closed by the next `close_expired`.
     clock : callable
         Returns the time in seconds since 1970.
-    attention : Attention
-        What an item without a reaction means, where clients do not say what was seen.
+    attention : Attention or "curve"
+        What an item without a reaction means, where clients do not say what was seen. "curve" follows what was last
+        fitted from the log of the store.
     half_life : float
         Days after which evidence counts half; infinite by default. Only for policies whose state is a sum.
     repeat_after : float
@@ -120,16 +123,24 @@ class Recommender:
         seed: int = 0,
         reward_wait: float = 1800.0,
         clock: Callable[[], float] = time.time,
-        attention: Attention | None = None,
+        attention: Attention | str | None = None,
         half_life: float = math.inf,
         repeat_after: float = math.inf,
         events: Mapping[str, Mapping[str, float]] | None = None,
     ) -> None:
         self._policies = policy_shares(policy)
-        self._rules = LearningRules(attention or Attention(), half_life, repeat_after, event_kinds(events or {}))
+        if isinstance(attention, str) and attention != FOLLOW_FIT:
+            raise ValueError(
+                f"attention is {attention!r}; give an Attention, or {FOLLOW_FIT!r} to follow the latest fit"
+            )
+        self._follows_fit = isinstance(attention, str)
+        rule = SERVICE_DEFAULT if isinstance(attention, str) else attention or Attention()
+        self._rules = LearningRules(rule, half_life, repeat_after, event_kinds(events or {}))
         self.reward_wait = reward_wait
-        served = self._prepare(catalog)
         opened = open_store(store) if isinstance(store, str) else store
+        if self._follows_fit:
+            self._rules = replace(self._rules, attention=_fitted(opened))
+        served = self._prepare(catalog)
         self._serving = Serving(served, opened, ProfileCache(CACHED_USERS), seed, clock)
 
     @property
@@ -559,6 +570,28 @@ class Recommender:
         self._serving.profiles.drop(user)
         return existed
 
+    def merge(self, user: str, session: str) -> MergeReceipt:
+        """Move everything that is known about a session to a user, as if it had always been the user's.
+
+        Parameters
+        ----------
+        user : str
+            Who the person turned out to be.
+        session : str
+            The id that the person had before; nothing is left of it.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> receipt = recommender.feedback(recommender.recommend("session-1", 1).slate_id, [2])
+        >>> recommender.merge("ann", "session-1").slates, recommender.explain("ann").clicks
+        (1, 1)
+        """
+        check_merge(user, session)
+        serving = self._serving
+        return self.store.write(lambda transaction: merge_users(serving, transaction, user, session)).result()
+
     def experiments(self) -> list[PolicyResult]:
         """Compare the policies by what users did with their slates.
 
@@ -629,6 +662,25 @@ class Recommender:
         self._serving = replace(
             self._serving, served=self._prepare(catalog), profiles=ProfileCache(CACHED_USERS, self.rebuilt)
         )
+
+    def follow_fit(self) -> bool:
+        """Learn by what was last fitted from the log, if `attention` says so; return whether that has changed.
+
+        Beliefs are then rebuilt from the log when their users come back.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]), attention="curve")
+        >>> recommender.follow_fit()
+        False
+        """
+        attention = _fitted(self.store) if self._follows_fit else self._rules.attention
+        if attention == self._rules.attention:
+            return False
+        self._rules = replace(self._rules, attention=attention)
+        self.use_catalog(self.catalog)
+        return True
 
     def verify(self) -> Iterator[tuple[str, str | None]]:
         """Yield every user and what is wrong with what is cached about them, or None.
@@ -702,6 +754,10 @@ class Recommender:
             return self.store.read(lambda transaction: belief_problem(transaction, served, user))
         except StoreDamagedError as error:
             return str(error)
+
+
+def _fitted(store: Store) -> Attention:
+    return fitted_attention(store.read(lambda transaction: transaction.fit(ATTENTION_FIT)))
 
 
 def _request(

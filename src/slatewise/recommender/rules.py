@@ -7,12 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.evidence import Attention
+from slatewise.evidence import SERVICE_DEFAULT, Attention
 from slatewise.policies import Policy
 from slatewise.recommender.event_kinds import EVENT_KINDS, EventKind
 from slatewise.recommender.types import RequestError
+from slatewise.store.records import FitRecord
 
 SECONDS_PER_DAY = 86_400.0
+FOLLOW_FIT = "curve"
+"""The attention that follows what was fitted from the log."""
+ATTENTION_FIT = "attention"
+"""The name of that fit in the store."""
+
+
+def fitted_attention(fit: FitRecord | None) -> Attention:
+    """Return the attention that was fitted; what is safe while nothing was."""
+    if fit is None:
+        return SERVICE_DEFAULT
+    return Attention(fit.content["rule"], fit.content["skip_weight"], tuple(fit.content["curve"]))
 
 
 @dataclass(frozen=True)

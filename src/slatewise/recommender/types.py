@@ -188,6 +188,26 @@ class EventReceipt:
 
 
 @dataclass(frozen=True)
+class MergeReceipt:
+    """How much of what was known about `merged` moved to a user; all 0 if there was nothing, or nothing any more.
+
+    Examples
+    --------
+    >>> from slatewise import Catalog, Recommender
+    >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+    >>> slate = recommender.recommend("session-1")
+    >>> recommender.merge("ann", "session-1").slates, recommender.merge("ann", "session-1").slates
+    (1, 0)
+    """
+
+    user: str
+    merged: str
+    slates: int
+    feedback: int
+    events: int
+
+
+@dataclass(frozen=True)
 class CategoryView:
     """What is believed about a category: lift ± deviation over the average user, and what was shown and clicked.
 

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from starlette.applications import Starlette
 from starlette.routing import Route
 
 from slatewise.catalog import CatalogError
 from slatewise.recommender import Recommender
+from slatewise.recommender.rules import FOLLOW_FIT
 from slatewise.recommender.types import RequestError
 from slatewise.service.logs import Log
 from slatewise.service.middleware import RequestMiddleware
@@ -17,8 +18,10 @@ from slatewise.service.page import page_routes
 from slatewise.service.routes import ROUTES
 from slatewise.service.settings import Settings
 from slatewise.service.state import ServiceState
+from slatewise.store import StoreError
 
 FOLLOW_RELOADS_EVERY = 1.0
+FOLLOW_FITS_EVERY = 30.0
 
 
 def create_app(recommender: Recommender, settings: Settings, log: Log | None = None) -> Starlette:
@@ -38,7 +41,7 @@ def create_app(recommender: Recommender, settings: Settings, log: Log | None = N
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     """Run the background tasks while the service runs; at the end finish what was submitted and close the store."""
     state: ServiceState = app.state.service
-    tasks = [asyncio.create_task(_follow_reloads(state))]
+    tasks = [asyncio.create_task(_follow_reloads(state)), asyncio.create_task(_follow_fits(state))]
     state.sweeper.start()
     try:
         yield
@@ -51,6 +54,15 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         await asyncio.to_thread(state.recommender.close)
         state.log.event("stopped")
         await asyncio.to_thread(state.log.close)
+
+
+async def _follow_fits(state: ServiceState) -> None:
+    """Learn by the attention that was last fitted from the log, if the settings say so."""
+    while state.settings.attention == FOLLOW_FIT:
+        await asyncio.sleep(FOLLOW_FITS_EVERY)
+        with suppress(StoreError):
+            if await state.run(state.recommender.follow_fit):
+                state.log.event("attention fitted")
 
 
 async def _follow_reloads(state: ServiceState) -> None:

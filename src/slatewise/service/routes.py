@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from slatewise.recommender.types import EventReceipt, PolicyResult, Preview, Receipt, Slate, UserView
+from slatewise.recommender.types import EventReceipt, MergeReceipt, PolicyResult, Preview, Receipt, Slate, UserView
 from slatewise.service.auth import PUBLIC
 from slatewise.service.catalog import list_items, list_policies, reload_catalog, show_catalog
 from slatewise.service.events import Events, record_events
@@ -20,13 +20,14 @@ from slatewise.service.schemas import (
     ItemList,
     ItemsQuery,
     LiveView,
+    MergeBody,
     PolicyView,
     RerankBody,
     RerankResults,
     SlateBody,
 )
 from slatewise.service.slates import Feedback, create_slate, record_feedback
-from slatewise.service.users import export_user, forget_user, show_user
+from slatewise.service.users import export_user, forget_user, merge_user, show_user
 
 SERVE, READ, ADMIN = ("serve",), ("read",), ("admin",)
 SERVE_OR_READ = ("serve", "read")
@@ -35,6 +36,7 @@ SLATE_BODY: TypeAdapter[Any] = TypeAdapter(SlateBody)
 FEEDBACK: TypeAdapter[Any] = TypeAdapter(Feedback)
 EVENTS: TypeAdapter[Any] = TypeAdapter(Events)
 EXPORT_QUERY: TypeAdapter[Any] = TypeAdapter(ExportQuery)
+MERGE_BODY: TypeAdapter[Any] = TypeAdapter(MergeBody)
 RERANK_BODY: TypeAdapter[Any] = TypeAdapter(RerankBody)
 ITEMS_QUERY: TypeAdapter[Any] = TypeAdapter(ItemsQuery)
 
@@ -45,6 +47,7 @@ ROUTES = (
     Endpoint("POST", "/v1/rerank", rerank, SERVE, {200: RerankResults}, body=RERANK_BODY),
     Endpoint("GET", "/v1/users/{user}", show_user, SERVE_OR_READ, {200: UserView}),
     Endpoint("DELETE", "/v1/users/{user}", forget_user, ADMIN, {204: None}),
+    Endpoint("POST", "/v1/users/{user}/merge", merge_user, SERVE, {200: MergeReceipt}, body=MERGE_BODY),
     Endpoint("GET", "/v1/users/{user}/export", export_user, ADMIN, {200: dict[str, Any]}, query=EXPORT_QUERY),
     Endpoint("GET", "/v1/items", list_items, SERVE_OR_READ, {200: ItemList}, query=ITEMS_QUERY),
     Endpoint("GET", "/v1/policies", list_policies, SERVE_OR_READ, {200: list[PolicyView]}),

@@ -92,6 +92,12 @@ class EventBatch(StrictModel):
     events: Annotated[list[EventBody], Field(min_length=1, max_length=MAX_EVENTS)]
 
 
+class MergeBody(StrictModel):
+    """The id that a person had before; everything known about it moves to the user in the path."""
+
+    session: Annotated[Id, Field(alias="from")]
+
+
 class ExportQuery(BaseModel):
     """Which page of an export: `after` is the `next` of the page before."""
 
@@ -124,8 +130,18 @@ class ItemsQuery(BaseModel):
     limit: Annotated[int, Field(ge=1, le=200)] = 50
 
 
-MODELS = (SlateBody, FeedbackEvent, FeedbackBatch, EventBody, EventBatch, RerankBody, ItemsQuery, ExportQuery)
-FIELDS = {name for model in MODELS for name in model.model_fields}
+MODELS = (
+    SlateBody,
+    FeedbackEvent,
+    FeedbackBatch,
+    EventBody,
+    EventBatch,
+    MergeBody,
+    RerankBody,
+    ItemsQuery,
+    ExportQuery,
+)
+FIELDS = {field.alias or name for model in MODELS for name, field in model.model_fields.items()}
 """The names that an error may point to."""
 
 

@@ -4,6 +4,7 @@ import errno
 import gc
 import json
 import logging
+import math
 import multiprocessing
 import os
 import resource
@@ -96,6 +97,10 @@ def make_recommender(settings: Settings) -> Recommender:
         settings.store.get_secret_value(),
         seed=settings.seed,
         reward_wait=settings.reward_wait,
+        attention=settings.attention_rule(),
+        half_life=settings.half_life or math.inf,
+        repeat_after=math.inf if settings.repeat_after is None else settings.repeat_after,
+        events=settings.events,
     )
 
 

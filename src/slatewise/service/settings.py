@@ -2,8 +2,9 @@
 
 import ipaddress
 import tomllib
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
@@ -15,6 +16,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from slatewise.evidence import SERVICE_DEFAULT, Attention
+from slatewise.recommender.rules import FOLLOW_FIT
 from slatewise.recommender.types import PolicyShare
 
 CONFIG_FILE = Path("slatewise.toml")
@@ -55,6 +58,19 @@ class Settings(BaseSettings):
     seed: int = Field(default=0, ge=0, description="Seed of everything random.")
     reward_wait: float = Field(
         default=1800.0, gt=0, le=31_536_000, description="Seconds until a slate without feedback is closed."
+    )
+    attention: Literal["all", "until-last-click", "curve"] = Field(
+        default="until-last-click", description="What was looked at on a slate if the client does not say."
+    )
+    skip_weight: float | None = Field(
+        default=None, ge=0, le=1, description="What an item that was seen and not clicked weighs against a click."
+    )
+    half_life: float | None = Field(default=None, gt=0, description="Days after which evidence counts half.")
+    repeat_after: float | None = Field(
+        default=None, ge=0, description="Seconds after which a shown item may be offered again."
+    )
+    events: dict[str, dict[str, float]] = Field(
+        default={}, description="Tables of value, weight and repeat_after by kind of event."
     )
     host: str = Field(default="127.0.0.1", description="Address to listen on; beyond loopback, keys are required.")
     port: int = Field(default=8000, ge=0, le=65_535, description="Port to listen on; 0 picks a free one.")
@@ -119,6 +135,13 @@ class Settings(BaseSettings):
         """Return the policy behind a name of the table of policies; other names stand for themselves."""
         entry = self.policies.get(name)
         return name if entry is None or entry.policy is None else entry.policy
+
+    def attention_rule(self) -> Attention | str:
+        """Return what an item without a reaction means, as the recommender takes it."""
+        if self.attention == FOLLOW_FIT:
+            return FOLLOW_FIT
+        rule = SERVICE_DEFAULT if self.attention == SERVICE_DEFAULT.rule else Attention(self.attention)
+        return rule if self.skip_weight is None else replace(rule, skip_weight=self.skip_weight)
 
     def policy_shares(self) -> dict[str, PolicyShare]:
         """Return the policies as the recommender takes them."""

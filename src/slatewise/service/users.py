@@ -10,7 +10,7 @@ from slatewise.recommender.types import UnknownUserError
 from slatewise.service.errors import MALFORMED, NO_STORE, NOT_FOUND, ProblemError
 from slatewise.service.http import JsonResponse, to_json, validate
 from slatewise.service.logs import record_of
-from slatewise.service.schemas import ExportQuery, Id
+from slatewise.service.schemas import ExportQuery, Id, MergeBody
 from slatewise.service.state import ServiceState
 
 ID: TypeAdapter[str] = TypeAdapter(Id)
@@ -30,6 +30,11 @@ async def export_user(state: ServiceState, request: Request, query: ExportQuery)
         return JsonResponse(await state.run(lambda: to_json(export(user, after=query.after, limit=query.limit))))
     except UnknownUserError:
         raise ProblemError(NOT_FOUND, NOTHING) from None
+
+
+async def merge_user(state: ServiceState, request: Request, body: MergeBody) -> Response:
+    """Move everything known about another id of the same person to a user; sent again, it moves nothing."""
+    return JsonResponse(await state.run(state.recommender.merge, _user(request), body.session))
 
 
 async def forget_user(state: ServiceState, request: Request) -> Response:

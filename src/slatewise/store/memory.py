@@ -59,9 +59,9 @@ class MemoryTables:
         """Insert or replace the cached belief about a user."""
         self.put(self.beliefs, belief.user, belief)
 
-    def discard_belief(self, user: str, number: int) -> None:
-        """Delete the cached belief about a user if it was learned from slate `number`, among others."""
-        if user in self.beliefs and self.beliefs[user].covers > number:
+    def discard_belief(self, user: str) -> None:
+        """Delete the cached belief about a user."""
+        if user in self.beliefs:
             self.put(self.beliefs, user, None)
 
     def slate(self, slate_id: str) -> SlateRecord | None:

@@ -106,8 +106,8 @@ class Transaction(Protocol):
     def save_belief(self, belief: BeliefRecord) -> None:
         """Insert or replace the cached belief about a user."""
 
-    def discard_belief(self, user: str, number: int) -> None:
-        """Delete the cached belief about a user if it was learned from slate `number`, among others."""
+    def discard_belief(self, user: str) -> None:
+        """Delete the cached belief about a user."""
 
     def slate(self, slate_id: str) -> SlateRecord | None:
         """Return one slate."""

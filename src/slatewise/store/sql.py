@@ -82,9 +82,9 @@ class SqlTransaction:
         self._users.lock(belief.user)
         self._write(statements.SAVE_BELIEF, belief_values(belief))
 
-    def discard_belief(self, user: str, number: int) -> None:
-        """Delete the cached belief about a user if it was learned from slate `number`, among others."""
-        self._write(statements.DISCARD_BELIEF, (user, number))
+    def discard_belief(self, user: str) -> None:
+        """Delete the cached belief about a user."""
+        self._write(statements.DISCARD_BELIEF, (user,))
 
     def slate(self, slate_id: str) -> SlateRecord | None:
         """Return one slate."""

@@ -69,7 +69,7 @@ SAVE_BELIEF = (
     " ON CONFLICT (user_id) DO UPDATE SET"
     " key = excluded.key, covers = excluded.covers, content = excluded.content, checksum = excluded.checksum"
 )
-DISCARD_BELIEF = "DELETE FROM beliefs WHERE user_id = ? AND covers > ?"
+DISCARD_BELIEF = "DELETE FROM beliefs WHERE user_id = ?"
 ADD_SLATE = f"INSERT INTO slates ({SLATE_COLUMNS}, choice) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 UPDATE_SLATE = "UPDATE slates SET status = ?, closed_at = ?, checksum = ? WHERE user_id = ? AND number = ?"
 ADD_FEEDBACK = f"INSERT INTO feedback ({FEEDBACK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
