@@ -584,7 +584,7 @@ class Recommender:
         --------
         >>> from slatewise import Catalog, Recommender
         >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
-        >>> receipt = recommender.feedback(recommender.recommend("session-1", 1).slate_id, [2])
+        >>> receipt = recommender.feedback(recommender.recommend("session-1").slate_id, [2])
         >>> recommender.merge("ann", "session-1").slates, recommender.explain("ann").clicks
         (1, 1)
         """
