@@ -15,7 +15,7 @@ from slatewise.store.sqlite import SqliteStore
 from slatewise.store.sqlite_backup import NO_LIMIT, back_up, replacement, restore
 from slatewise.store.sqlite_files import OwnedFiles
 from slatewise.store.transfer import export_lines, load_lines
-from tests.support.store_rows import answer, do, fill, slate, user_row
+from tests.support.store_rows import answer, do, emptied, fill, slate, user_row
 
 OLD, NEW = ["ann", "ben"], ["cat", "dan", "eve"]
 
@@ -239,10 +239,13 @@ def lines_of(store: SqliteStore) -> list[str]:
     return [json.dumps(line) for line in export_lines(store)]
 
 
-def test_an_export_can_be_loaded_again(store: SqliteStore, path: Path) -> None:
+@pytest.mark.process
+def test_an_export_can_be_loaded_again_into_any_store(
+    store: SqliteStore, path: Path, request: pytest.FixtureRequest
+) -> None:
     do(store, lambda t: t.add_feedback(answer("ann", 0, event="late", seen=(0, "0"), disliked=("0",))))
-    lines = lines_of(store)
-    for url in (f"sqlite:///{path.with_name('again.db')}", "memory://"):
+    lines, server = lines_of(store), request.getfixturevalue("postgres_server")
+    for url in (f"sqlite:///{path.with_name('again.db')}", "memory://", emptied(server)):
         again = open_store(url)
         assert load_lines(again, lines) == 2
         for user in OLD:

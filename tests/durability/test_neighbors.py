@@ -9,16 +9,22 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
-from slatewise.store import sqlite, sqlite_checkpoints, sqlite_writer
+from benchmarks.load.server import free_port
+from slatewise.store import open_store, sqlite, sqlite_checkpoints, sqlite_writer
+from slatewise.store.export import export_user
 from slatewise.store.sqlite import SqliteStore
+from tests.support.notes import Notes, complaints
 from tests.support.served import Answer, Caller, Place, start
 from tests.support.store_rows import do, fill, one_more
+from tests.support.visitors import visiting
 
 N_CLIENTS = 12
+EMPTY: dict[str, Any] = {"slates": [], "feedback": [], "events": []}
 
 
 @contextmanager
@@ -163,3 +169,49 @@ def test_a_list_of_users_is_read_in_many_short_reads(store: SqliteStore, monkeyp
 def can_restart(store: SqliteStore) -> bool:
     assert store._writer is not None
     return store._writer.between_commits(sqlite_checkpoints._restart).result(timeout=30)
+
+
+def run_command(place: Place, *words: str) -> None:
+    """Run `slatewise store` next to the service."""
+    command = [sys.executable, "-m", "slatewise", "store", *words, "--store", place.store]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+
+
+def test_verify_and_backup_run_next_to_a_busy_service(place: Place, tmp_path: Path) -> None:
+    """Nothing is refused meanwhile, and what was acknowledged before the backup began is in it."""
+    copy, before = Place(tmp_path / "copy", free_port()), Notes()
+    (tmp_path / "copy").mkdir()
+    service, meanwhile = start(place), Notes()
+    try:
+        with visiting(place, before, 1):
+            time.sleep(1.0)
+        with visiting(place, meanwhile, 2) as visitors:
+            run_command(place, "verify", "--catalog", str(place.catalog))
+            run_command(place, "backup", str(copy.directory / "slates.db"))
+        assert [visitor.refusals for visitor in visitors if visitor.refusals] == []
+        assert before.acknowledged
+        assert meanwhile.acknowledged
+    finally:
+        service.kill()
+    store = open_store(copy.store)
+    exports = {user: export_user(store, user) or EMPTY for user in before.users}
+    store.close()
+    assert [words for words in complaints(before, exports) if "lost" in words] == []
+
+
+def test_a_service_whose_file_is_replaced_is_not_ready(place: Place) -> None:
+    service = start(place)
+    path = place.directory / "slates.db"
+    try:
+        with Caller(place) as caller:
+            assert ask_for_slate(place, 0).status == 201
+            path.rename(path.with_name("aside.db"))
+            assert caller.ask("GET", "/health/ready").status == 503
+            assert caller.ask("GET", "/health/live").status == 200
+            assert {ask_for_slate(place, number).status for number in range(1, 4)} == {503}
+            path.with_name("aside.db").rename(path)
+            assert caller.ask("GET", "/health/ready").status == 200
+            assert ask_for_slate(place, 4).status == 201
+    finally:
+        service.kill()

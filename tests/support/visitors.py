@@ -56,7 +56,7 @@ class Visitor:
 
 
 @contextmanager
-def visiting(place: Place, notes: Notes, seed: int, clients: int = 6) -> Iterator[None]:
+def visiting(place: Place, notes: Notes, seed: int, clients: int = 6) -> Iterator[list[Visitor]]:
     """Let clients visit while something else happens; afterwards they stop."""
     halt = threading.Event()
     visitors = [
@@ -69,7 +69,7 @@ def visiting(place: Place, notes: Notes, seed: int, clients: int = 6) -> Iterato
     for thread in threads:
         thread.start()
     try:
-        yield
+        yield visitors
     finally:
         halt.set()
         for thread in threads:
