@@ -133,6 +133,7 @@ def test_a_store_that_does_not_look_acknowledges_what_is_lost(
 ) -> None:
     """The control: the same store without the look at its files."""
     monkeypatch.setattr(SqliteWriter, "_are_files_in_place", lambda _: True)
+    monkeypatch.setattr(OwnedFiles, "check", lambda _: None)
     rename(path)
     do(store, one_more("lost"))
     store.close()

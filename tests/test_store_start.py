@@ -7,8 +7,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from slatewise.store import StoreDamagedError, StoreError, sqlite_start
+from slatewise.store import StoreDamagedError, StoreError, sqlite_start, sqlite_writer
 from slatewise.store.sqlite import SqliteStore
+from slatewise.store.sqlite_backup import NO_LIMIT, back_up
 from slatewise.store.sqlite_files import OwnedFiles
 from tests.support.store_rows import do, fill, one_more
 
@@ -124,14 +125,44 @@ def test_a_reader_that_holds_up_the_checkpoint_of_an_opening_does_no_harm(crashe
     check_all(crashed)
 
 
-def test_a_database_that_is_overwritten_while_it_is_in_use_is_noticed(old: Path, tmp_path: Path) -> None:
+def test_a_database_that_is_overwritten_while_it_is_in_use_is_noticed(backup: Path, tmp_path: Path) -> None:
+    """Nothing more is written to it, not even by closing the store, and the next start says what happened."""
     store = SqliteStore.open(str(tmp_path / "life" / "slates.db"))
     fill(store, EARLY)
     assert store.health()["kind"] == "sqlite"
-    overwrite(store.path, old)
+    overwrite(store.path, backup)
     with pytest.raises(StoreDamagedError, match="replaced"):
         store.health()
+    with pytest.raises(StoreDamagedError, match="replaced"):
+        do(store, one_more("early 0"))
     store.close()
+    assert store.path.read_bytes() == backup.read_bytes()
+    with pytest.raises(StoreDamagedError, match="its WAL belongs to the file before"):
+        SqliteStore.open(str(store.path))
+
+
+def test_a_checkpoint_does_not_copy_into_another_database(
+    backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_writer, "CHECKPOINT_PAGES", 10)
+    store = SqliteStore.open(str(tmp_path / "life" / "slates.db"))
+    overwrite(store.path, backup)
+    with pytest.raises(StoreDamagedError, match="replaced"):
+        write_until_refused(store)
+    store.close()
+    assert store.path.read_bytes() == backup.read_bytes()
+
+
+def write_until_refused(store: SqliteStore) -> None:
+    for _ in range(10_000):
+        do(store, one_more("u", bytes(10_000)))
+
+
+@pytest.fixture
+def backup(old: Path, tmp_path: Path) -> Path:
+    """A backup of the old store."""
+    back_up(old, tmp_path / "backup.db", NO_LIMIT, lambda *_: None)
+    return tmp_path / "backup.db"
 
 
 @pytest.fixture

@@ -4,14 +4,13 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from slatewise.store.protocol import Result, StoreDamagedError, StoreUnavailableError, Transaction
+from slatewise.store.protocol import Result, StoreDamagedError, StoreError, StoreUnavailableError, Transaction
 from slatewise.store.sql import SqlTransaction
 from slatewise.store.sqlite_checkpoints import Checkpoints
 from slatewise.store.sqlite_connection import connect_reader, connect_writer, execute
@@ -89,8 +88,7 @@ class SqliteStore:
         Fail if the store cannot be read, or if its files were removed, replaced or linked.
         """
         if self._files is not None and not self._is_closed:
-            self._files.check()
-            check_opening(self._files)
+            _check(self._files)
         self._read(lambda transaction: transaction.fit(""))
         wal = beside(self.path, "-wal")
         return {
@@ -111,12 +109,9 @@ class SqliteStore:
             readers, self._readers = self._readers, []
         for connection in readers:
             connection.close()
-        if self._writer is not None:
+        if self._writer is not None and self._files is not None:
             self._writer.close()
-            with suppress(apsw.Error):
-                self._writer.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            self._writer.connection.close()
-        if self._files is not None:
+            _close(self._writer.connection, self._files)
             self._files.release()
 
     def _read(self, job: Callable[[SqlTransaction], Result]) -> Result:
@@ -154,10 +149,27 @@ def _start_writer(files: OwnedFiles) -> SqliteWriter:
         check_pages(connection)
         sign_opening(files, connection)
         files.remember()
-        return SqliteWriter(connection, Checkpoints(connect_writer(files.path)), files)
+        return SqliteWriter(connection, Checkpoints(connect_writer(files.path), partial(check_opening, files)), files)
     except BaseException:
         connection.close()
         raise
+
+
+def _check(files: OwnedFiles) -> None:
+    files.check()
+    check_opening(files)
+
+
+def _close(connection: apsw.Connection, files: OwnedFiles) -> None:
+    """Copy the WAL into the database, unless that was replaced: then the next start will say so."""
+    try:
+        _check(files)
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except StoreError:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    except apsw.Error:
+        pass
+    connection.close()
 
 
 def _vacuum(connection: apsw.Connection) -> None:

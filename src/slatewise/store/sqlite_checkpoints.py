@@ -2,9 +2,11 @@
 
 import threading
 import time
+from collections.abc import Callable
 
 import apsw
 
+from slatewise.store.protocol import StoreError
 from slatewise.store.sqlite_connection import BUSY_MILLISECONDS
 
 RESTART_PAGES = 16_000
@@ -36,11 +38,14 @@ class Backoff:
 class Checkpoints:
     """Passive checkpoints on a connection of their own; they skip what a reader still needs.
 
+    `check` fails if the database must not be written to.
+
     Under constant writing the WAL never ends on its own: there are always new pages behind those just copied. So once
     nearly everything is copied, the writer copies the last pages between two commits and starts the WAL over.
     """
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, check: Callable[[], None]) -> None:
+        self._check = check
         self.lag_pages = 0
         """Pages that the last checkpoint had to leave in the WAL."""
         self._connection = connection
@@ -82,8 +87,9 @@ class Checkpoints:
 
     def _checkpoint(self) -> bool:
         try:
+            self._check()
             pages, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except apsw.Error:
+        except (apsw.Error, StoreError):
             self.lag_pages = self._wal_pages
             return False
         self._copied_pages = copied

@@ -29,6 +29,8 @@ class OwnedFiles:
         self.path = path
         self.written: list[tuple[Path, os.stat_result]] = []
         """The database and its WAL as SQLite has opened them; what is written to other files of these names is lost."""
+        self.failure: StoreError | None = None
+        """Why nothing may be written to these files any more."""
         self.note = ""
         """What the lock file says besides the number of the process; it outlives it."""
         self._lock = _locked_lock_file(path)

@@ -6,6 +6,7 @@ file says was put in the place of the one that the WAL was written for; mixed wi
 
 import secrets
 import time
+from contextlib import suppress
 from urllib.parse import quote
 
 import apsw
@@ -23,19 +24,16 @@ STEPS_BETWEEN_LOOKS = 1_000
 
 def check_wal(files: OwnedFiles) -> None:
     """Refuse a database that was put in place while a WAL holds changes of another one."""
-    wal = beside(files.path, "-wal")
-    if wal.exists() and wal.stat().st_size:
-        check_opening(files)
+    wal, known = beside(files.path, "-wal"), files.note.split()
+    if known and wal.exists() and wal.stat().st_size and (_opening_of(files) or known[0]) not in known:
+        raise _replaced(files)
 
 
 def check_opening(files: OwnedFiles) -> None:
-    """Fail if the database is not the one that was opened last, although it has its name."""
-    known, found = files.note.split(), _opening_of(files)
-    if known and found is not None and found not in known:
-        raise StoreDamagedError(
-            f"{files.path} was replaced, but its WAL belongs to the file before; stop the service, and use "
-            "`slatewise store restore FILE`, or remove the WAL to use the file as it is"
-        )
+    """Fail if the database in use was overwritten by another one; from then on nothing is written to it."""
+    if (_opening_of(files) or UNSIGNED) not in [*files.note.split(), UNSIGNED]:
+        files.failure = _replaced(files)
+        raise files.failure
 
 
 def sign_opening(files: OwnedFiles, connection: apsw.Connection) -> None:
@@ -45,9 +43,10 @@ def sign_opening(files: OwnedFiles, connection: apsw.Connection) -> None:
     opening = _new_id()
     files.write_note(" ".join(dict.fromkeys([*files.note.split(), *before, opening])))
     _write_id(connection, opening)
-    n_pages, n_copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-    if n_pages == n_copied:
-        files.write_note(opening)
+    with suppress(apsw.BusyError):
+        n_pages, n_copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        if n_pages == n_copied:
+            files.write_note(opening)
 
 
 def sign_copy(connection: apsw.Connection) -> None:
@@ -97,6 +96,13 @@ def _opening_of(files: OwnedFiles) -> str | None:
         connection.close()
     opening = found[0][0] if found else UNSIGNED
     return opening if isinstance(opening, str) and opening.startswith(PREFIX) else None
+
+
+def _replaced(files: OwnedFiles) -> StoreDamagedError:
+    return StoreDamagedError(
+        f"{files.path} was replaced, but its WAL belongs to the file before; stop the service, and use "
+        "`slatewise store restore FILE`, or remove the WAL to use the file as it is"
+    )
 
 
 def _new_id() -> str:

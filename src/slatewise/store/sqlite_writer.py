@@ -141,6 +141,8 @@ class SqliteWriter:
         return outcomes
 
     def _begin(self) -> None:
+        if self._files.failure is not None:
+            raise self._files.failure
         if not self._is_in_place:
             self._files.check()
         self._execute("BEGIN IMMEDIATE")
