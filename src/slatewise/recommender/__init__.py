@@ -30,6 +30,7 @@ from slatewise.recommender.recommend import (
     record_slate,
     recorded_slate,
 )
+from slatewise.recommender.replay import replay_user
 from slatewise.recommender.rules import ATTENTION_FIT, FOLLOW_FIT, LearningRules, fitted_attention
 from slatewise.recommender.served_catalog import ServedCatalog
 from slatewise.recommender.served_policies import policy_shares
@@ -41,6 +42,7 @@ from slatewise.recommender.types import (
     PolicyShare,
     Preview,
     Receipt,
+    ReplayedSlate,
     RequestError,
     Slate,
     SlateItem,
@@ -695,6 +697,27 @@ class Recommender:
         """
         for user in self.store.users():
             yield user, self._problem(user)
+
+    def replay(self, users: Iterable[str] | None = None) -> Iterator[ReplayedSlate]:
+        """Choose logged slates again, from the log as it was at that time, and yield how they compare item by item.
+
+        Parameters
+        ----------
+        users : iterable of str, optional
+            Whose slates; everybody's by default.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2, 3], [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+        >>> for _ in range(2):
+        ...     slate = recommender.recommend("ann", 1)
+        >>> [(replayed.items == replayed.again, replayed.obstacle) for replayed in recommender.replay()]
+        [(True, None), (True, None)]
+        """
+        served = self._serving.served
+        for user in self.store.users() if users is None else users:
+            yield from self.store.read(lambda transaction, user=user: [*replay_user(transaction, served, user)])  # type: ignore[misc]
 
     def rebuild(self, user: str) -> None:
         """Learn the belief about a user again from the log; nothing is written about a user never seen.

@@ -3,7 +3,7 @@
 import math
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
-from slatewise.evidence import Evidence
+from slatewise.evidence import Attention, Evidence
 from slatewise.policies import POLICIES, Available, Policy, Slates, State
 from slatewise.randomness import Streams, user_keys
 from slatewise.recommender.rules import LearningRules
@@ -67,6 +67,7 @@ class ServedCatalog:
         self._shares = shares
         self._policies: dict[str, ServedPolicy] = {}
         self._members: dict[str, Integers] = {}
+        self._others: dict[Attention, ServedCatalog] = {}
 
     def policy(self, name: str) -> ServedPolicy:
         """Return a policy by name, prepared for serving by two slates and what they teach if it is used first."""
@@ -106,6 +107,16 @@ class ServedCatalog:
     def popular_log_odds(self) -> float:
         """The log-odds from which on an item is among the most liked tenth."""
         return float(np.quantile(self.catalog.log_odds, 1.0 - POPULAR_SHARE))
+
+    def with_attention(self, attention: Attention) -> "ServedCatalog":
+        """Return the same catalog, served with another attention; the same object for the present one."""
+        if attention == self.rules.attention:
+            return self
+        if attention not in self._others:
+            self._others[attention] = ServedCatalog(
+                self.catalog, self._shares, replace(self.rules, attention=attention)
+            )
+        return self._others[attention]
 
     def policy_of(self, key: str) -> ServedPolicy | None:
         """Return the policy that a belief with this key belongs to, if there is one."""

@@ -208,6 +208,32 @@ class MergeReceipt:
 
 
 @dataclass(frozen=True)
+class ReplayedSlate:
+    """A logged slate, and the items that are chosen in its place from the log as it was; or why that cannot be done.
+
+    Examples
+    --------
+    >>> from slatewise import Catalog, Recommender
+    >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+    >>> slate = recommender.recommend("ann")
+    >>> [replayed.is_same for replayed in recommender.replay()]
+    [True]
+    """
+
+    user: str
+    number: int
+    slate_id: str
+    items: tuple[ItemId, ...]
+    again: tuple[ItemId, ...]
+    obstacle: str | None = None
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the same items were chosen again, in the same order."""
+        return self.obstacle is None and self.items == self.again
+
+
+@dataclass(frozen=True)
 class CategoryView:
     """What is believed about a category: lift ± deviation over the average user, and what was shown and clicked.
 

@@ -1,0 +1,95 @@
+"""Choose logged slates again: from the log as it was at that time, with what each slate row says about its choice."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from slatewise.evidence import Attention
+from slatewise.randomness import Streams
+from slatewise.recommender.learning import Learned
+from slatewise.recommender.loading import LogTail
+from slatewise.recommender.profile import UserProfile, learn_closed
+from slatewise.recommender.recommend import SlateRequest, choose_items
+from slatewise.recommender.served_catalog import ServedCatalog, ServedPolicy
+from slatewise.recommender.types import ReplayedSlate, RequestError
+from slatewise.store.protocol import Transaction
+from slatewise.store.records import CLOSED, WITHDRAWN, Choice, SlateRecord
+
+
+def replay_user(transaction: Transaction, served: ServedCatalog, user: str) -> Iterator[ReplayedSlate]:
+    """Yield every slate of a user and what is chosen in its place now, or why it cannot be chosen again."""
+    log, choices = LogTail.read(transaction, user), transaction.choices_of(user)
+    known: UserProfile | None = None
+    for slate in log.slates:
+        choice = choices.get(slate.number)
+        policy = None if choice is None else _policy(served, choice)
+        reason = _obstacle(served, slate, choice, policy)
+        if reason is not None or choice is None or policy is None:
+            yield ReplayedSlate(user, slate.number, slate.slate_id, slate.items, (), reason)
+            continue
+        known = _profile_before(served, policy, log, slate, known)
+        known = replace(known, random_key=np.array([choice["random_key"]], dtype=np.uint64))
+        yield ReplayedSlate(user, slate.number, slate.slate_id, slate.items, _chosen(served, known, user, choice))
+
+
+def _obstacle(
+    served: ServedCatalog, slate: SlateRecord, choice: Choice | None, policy: ServedPolicy | None
+) -> str | None:
+    """Return why a slate cannot be chosen again, None if it can."""
+    if choice is None:
+        return "it was logged by a version that did not keep how slates were chosen"
+    if slate.catalog != served.digest:
+        return "it was chosen from another catalog"
+    if choice["step"] != slate.number:
+        return "it was shown to a user who was merged into this one"
+    return "its policy is not served with the same options" if policy is None else None
+
+
+def _policy(served: ServedCatalog, choice: Choice) -> ServedPolicy | None:
+    """Return the policy that chose a slate, with the attention of that time."""
+    given = choice["rules"]["attention"]
+    attention = Attention(given["rule"], given["skip_weight"], tuple(given["curve"]))
+    return served.with_attention(attention).policy_of(choice["key"])
+
+
+def _profile_before(
+    served: ServedCatalog, policy: ServedPolicy, log: LogTail, slate: SlateRecord, known: UserProfile | None
+) -> UserProfile:
+    """Return the profile that a slate was chosen from; one of an earlier slate is continued if nothing came late."""
+    now, earlier = slate.created_at, log.slates[: slate.number]
+    closed = [replace(one, status=_status_at(one, now), closed_at=now) for one in earlier]
+    feedback = [event for event in log.feedback if event.received_at < now]
+    events = [event for event in log.events if event.received_at < now and event.position <= slate.number]
+    past = LogTail(closed, feedback, events)
+    if known is None or known.policy is not policy or _is_late(past, known, earlier):
+        learned = Learned.nothing(served, policy)
+    else:
+        learned = known.learned
+    pending = LogTail(past.slates[learned.covers :], feedback, ()).logged_slates(served)
+    waiting = past.logged_events(served, learned.covers)
+    key = np.zeros(1, dtype=np.uint64)
+    return learn_closed(UserProfile(str(now), key, policy, slate.number, learned, pending, waiting))
+
+
+def _status_at(slate: SlateRecord, now: float) -> str:
+    """Return the status of an earlier slate when another one was shown; one that is closed later had been withdrawn."""
+    is_withdrawn = slate.status == WITHDRAWN or (slate.closed_at is not None and slate.closed_at > now)
+    return WITHDRAWN if is_withdrawn else CLOSED
+
+
+def _is_late(past: LogTail, known: UserProfile, slates: Sequence[SlateRecord]) -> bool:
+    """Return whether anything arrived since a profile was made about slates that it has learned."""
+    since, learned = float(known.version), {slate.slate_id for slate in slates[: known.covers]}
+    late_feedback = any(event.received_at >= since and event.slate_id in learned for event in past.feedback)
+    return late_feedback or any(e.received_at >= since and e.position < known.covers for e in past.events)
+
+
+def _chosen(served: ServedCatalog, profile: UserProfile, user: str, choice: Choice) -> tuple[int | str, ...]:
+    lists = {name: tuple(value) for name, value in choice["request"].items() if isinstance(value, list)}
+    request = SlateRequest(user, **{**choice["request"], **lists})
+    random = Streams(choice["seed"], profile.random_key, choice["step"])
+    try:
+        return tuple(item.id for item in choose_items(served, profile, request, random, choice["at"])[1])
+    except RequestError:
+        return ()
