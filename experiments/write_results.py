@@ -1,7 +1,7 @@
 """Write experiments/results/ from the records of `slatewise reproduce`: CSV files, figures and RESULTS.md.
 
-Run, for each data set NAME, `slatewise reproduce all --data NAME --out DIR/NAME`, then `reproduce beyond` and
-`reproduce rounds` likewise (with --force), `python experiments/ablation.py NAME --out DIR/NAME`, then:
+Run, for each data set NAME, `slatewise reproduce all --data NAME --out DIR/NAME`, then `reproduce beyond`, `rounds` and
+`attention` likewise (with --force), `python experiments/ablation.py NAME --out DIR/NAME`, then:
 python experiments/write_results.py DIR
 """
 
@@ -53,6 +53,22 @@ def ablation(folder: Path, name: str) -> str:
     return markdown_table(Table("ablation", caption, tuple(header), tuple(tuple(row) for row in rows)))
 
 
+def attention(folder: Path, name: str) -> str:
+    """Return the worlds in which people do not look at everything, from the files that `reproduce attention` wrote."""
+    for file in ("attention.csv", "attention-fits.csv", "figure-attention.svg"):
+        (HERE / name / file).write_text((folder / file).read_text(encoding="utf-8"), encoding="utf-8")
+    rows = list(csv.DictReader((folder / "attention.csv").read_text(encoding="utf-8").splitlines()))
+    columns = tuple(column for column in rows[0] if not column.endswith(" sd"))
+    cells = tuple(tuple(_with_deviation(row, column) for column in columns) for row in rows)
+    figure = f"![P@50 by world and evidence on {name}]({name}/figure-attention.svg)"
+    return f"{markdown_table(Table('attention', f'P@50 on {name}', columns, cells))}\n{figure}"
+
+
+def _with_deviation(row: dict[str, str], column: str) -> str:
+    deviation = row.get(f"{column} sd")
+    return f"{float(row[column]):.4f} ± {float(deviation):.4f}" if deviation else row[column]
+
+
 def main(source: Path) -> None:
     """Fill the template."""
     template = (HERE / "RESULTS.template.md").read_text(encoding="utf-8")
@@ -67,6 +83,7 @@ def main(source: Path) -> None:
             for key, part in zip(PAPER if target == "all" else [target], parts, strict=True):
                 facts[f"{name}:{key}"] = keep(part, HERE / name)
         facts[f"{name}:ablation"] = ablation(folder, name)
+        facts[f"{name}:attention"] = attention(folder, name)
     for key, value in facts.items():
         template = template.replace("{{" + key + "}}", value)
     (HERE / "RESULTS.md").write_text(template, encoding="utf-8")

@@ -161,6 +161,28 @@ def test_a_long_log_is_sampled_by_users() -> None:
     assert log.sample(500) is log
 
 
+def test_places_without_clicks_or_items_are_not_taken_for_certain() -> None:
+    """Nobody clicked on place 1 of 30 slates, and place 2 never held an item."""
+    items = np.stack([np.arange(30), np.arange(30, 60), np.full(30, -1)], axis=1)
+    clicks = np.stack([np.arange(30) % 3 == 0, np.zeros(30, dtype=bool), np.zeros(30, dtype=bool)], axis=1)
+    _, without_clicks, without_items = fit_curve(log_of(items, clicks, np.repeat(np.arange(10), 3)), MODEL)
+    assert without_clicks.value < 0.05
+    assert 0.1 < without_clicks.high < 0.5
+    assert (without_items.low, without_items.high) == (0.0, 1.0)
+
+
+def test_logs_that_cannot_be_fitted_are_refused() -> None:
+    items, clicks = np.array([[3, 4], [5, 6], [7, 8]]), np.zeros((3, 2), dtype=bool)
+    with pytest.raises(ValueError, match="do not stand together; sort them by user"):
+        log_of(items, clicks, np.array([1, 2, 1]))
+    with pytest.raises(ValueError, match="give one per slate"):
+        log_of(items, clicks, np.array([1, 1]))
+    for rows in (3, 0):
+        log = log_of(items[:rows], clicks[:rows], np.arange(rows))
+        with pytest.raises(ValueError, match="no user has two slates"):
+            fit_attention(log, MODEL, Attention())
+
+
 def test_items_beyond_the_model_are_refused() -> None:
     log = log_of(np.array([[3, 60]]), np.zeros((1, 2), dtype=bool), np.array([0]))
     with pytest.raises(IndexError, match="item 60 was shown; the model has 60 items"):

@@ -42,11 +42,19 @@ class SlateLog:
     reactions: Reactions
     users: Integers
 
+    def __post_init__(self) -> None:
+        if self.users.shape != self.reactions.items.shape[:1]:
+            raise ValueError(
+                f"{self.users.shape} users come with slates {self.reactions.items.shape}; give one per slate"
+            )
+        if len(self.starts) - 1 > len(np.unique(self.users)):
+            raise ValueError("slates of the same user do not stand together; sort them by user, then by time")
+
     @property
     def starts(self) -> Integers:
         """Where the slates of each user begin, and the end (n_users + 1,)."""
-        changes = np.flatnonzero(np.diff(self.users)) + 1
-        return np.concatenate([[0], changes, [len(self.users)]]).astype(np.int64)
+        is_new = np.diff(self.users, prepend=-1 if not len(self.users) else self.users[0] - 1) != 0
+        return np.append(np.flatnonzero(is_new), len(self.users)).astype(np.int64)
 
     def sample(self, most_slates: int, seed: int = 0) -> SlateLog:
         """Return the slates of some users drawn at random, about so many; of all if there are fewer."""
@@ -102,6 +110,8 @@ def fit_attention(log: SlateLog, model: LinearModel, attention: Attention) -> At
         The rule with the fitted numbers as `attention`, and how certain they are.
     """
     log = log.sample(MOST_SLATES)
+    if _is_first(log).all():
+        raise ValueError("no user has two slates in this log, so there is nothing to predict; fit a longer log")
     curve = fit_curve(log, model)
     if attention.rule == "curve":
         attention = replace(attention, curve=tuple(place.value for place in curve))
@@ -113,7 +123,8 @@ def fit_attention(log: SlateLog, model: LinearModel, attention: Attention) -> At
 def fit_curve(log: SlateLog, model: LinearModel, skip_weight: float = 1.0) -> tuple[Estimate, ...]:
     """Return the examination of each place, with intervals that allow for users who differ.
 
-    Predictions need a curve and the curve needs predictions, so both are repeated, starting from a curve of 1.
+    Predictions need a curve and the curve needs predictions, so both are repeated, starting from a curve of 1. A place
+    without a click is at most 3 / Σp with 95 % confidence; a place without any item is unknown.
     """
     n_places = log.reactions.items.shape[1]
     curve = np.ones(n_places)
@@ -124,7 +135,7 @@ def fit_curve(log: SlateLog, model: LinearModel, skip_weight: float = 1.0) -> tu
     errors = NORMAL_95 * _standard_errors(log, likes, curve)
     return tuple(
         Estimate(float(value), float(max(value - error, 0.0)), float(min(value + error, 1.0)))
-        for value, error in zip(curve, errors, strict=True)
+        for value, error in zip(curve, np.maximum(errors, _without_clicks(log, likes)), strict=True)
     )
 
 
@@ -196,6 +207,13 @@ def _standard_errors(log: SlateLog, likes: Floats, curve: Floats) -> Floats:
     by_user = np.add.reduceat(slope, log.starts[:-1], axis=0)
     information = np.maximum(curvature.sum(axis=0), LEAST_PROBABILITY)
     return np.asarray(np.sqrt(np.square(by_user - by_user.mean(axis=0)).sum(axis=0)) / information)
+
+
+def _without_clicks(log: SlateLog, likes: Floats) -> Floats:
+    """Return 3 / Σp of places without a click, 1 of those without an item, and 0 of all others (n_places,)."""
+    expected = (likes * _known(log)).sum(axis=0)
+    bound = np.minimum(3.0 / np.maximum(expected, LEAST_PROBABILITY), 1.0)
+    return np.asarray(np.where((log.reactions.value > 0.5).any(axis=0), 0.0, bound))
 
 
 def _clicks(factor: Floats, likes: Floats) -> Floats:
