@@ -87,6 +87,10 @@ FIGURES: dict[str, Figure] = {
     "exponents.k": Figure("growth", "simulator: time grows with k to the power", at_most(1.2)),
     "exponents.dim": Figure("growth", "simulator: time grows with the dimension to the power"),
     "exponents.dim_dc2b": Figure("growth", "simulator: the same, dc2b"),
+    "history_events_per_second": Figure(
+        "history", "events imported into SQLite per second, 50 for each of 2,000 users", at_least(20_000)
+    ),
+    "history_over_bare": Figure("history", "the same over bare inserts of ready-made rows"),
     "ml_1m_csv_ms": Figure("data", "polars reads ML-1M's ratings as CSV, ms"),
     "parse_archive_over_csv": Figure("data", "parse ML-1M's archive, verified and cached, over that CSV", at_most(3)),
     "parse_cache_over_csv": Figure("data", "the same from the cache, hashes checked", at_most(0.2)),

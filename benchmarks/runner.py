@@ -25,6 +25,7 @@ GROUPS = {
     "memory": "memory.run",
     "simulator": "simulator.run",
     "growth": "growth.run",
+    "history": "history.run",
     "data": "data.run",
     "laboratory": "laboratory.run",
 }

@@ -19,6 +19,7 @@ from benchmarks import (
     dense,
     diversify,
     growth,
+    history,
     laboratory,
     measure,
     memory,
@@ -51,6 +52,7 @@ TINY: dict[str, Callable[[], dict[str, Any]]] = {
     "memory": lambda: memory.run(n_items=2_000),
     "simulator": lambda: simulator.run(TINY_SIZE, turns=1, repeats=1),
     "growth": lambda: growth.run(TINY_SIZE, TINY_AXES, repeats=1),
+    "history": lambda: history.run(n_users=5, per_user=3, repeats=1),
 }
 ISSUE = {
     *("pyversity_grid", "pyversity_grid_min", "pyversity_grid_median"),

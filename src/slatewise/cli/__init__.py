@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from slatewise.cli import catalog, data, demo, keys, reproduce, run, serve, store, store_backup, train, tune
+from slatewise.cli import catalog, data, demo, importing, keys, reproduce, run, serve, store, store_backup, train, tune
 from slatewise.version import __version__
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.add_typer(store.app, name="store")
 store.app.command("backup", epilog=store_backup.BACKUP_EXAMPLE)(store_backup.backup)
 store.app.command("restore", epilog=store_backup.RESTORE_EXAMPLE)(store_backup.restore)
 store.app.command("export", epilog=store_backup.EXPORT_EXAMPLE)(store_backup.export)
+store.app.command("import", epilog=importing.EXAMPLE)(importing.import_table)
 
 
 def _version(wanted: bool) -> None:

@@ -47,10 +47,17 @@ def print_json(value: Any) -> None:
 @contextmanager
 def steps(what: str, total: int) -> Iterator[Callable[[], None]]:
     """Show a progress bar of counted steps; yields the function that counts a step."""
+    with amounts(what, total) as count:
+        yield lambda: count(1)
+
+
+@contextmanager
+def amounts(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar of counted things; yields the function that counts so many."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr) as progress:
         task = progress.add_task(what, total=total)
-        yield lambda: progress.advance(task)
+        yield lambda number: progress.advance(task, number)
 
 
 @contextmanager

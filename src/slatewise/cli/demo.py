@@ -3,7 +3,7 @@
 import os
 import socket
 import sys
-from contextlib import redirect_stderr, suppress
+from contextlib import closing, redirect_stderr, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from slatewise.cli.console import stdout, tell, transfer
+from slatewise.cli.demo_client import DemoClient, customer_of
+from slatewise.cli.importing import import_likes
 from slatewise.cli.train import train_catalog
 from slatewise.version import __version__
 
@@ -29,6 +31,9 @@ def demo(
     out: Annotated[Path, typer.Option(help="Directory for the catalog and the visitors' slates.")] = Path("demo"),
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Port; if it is in use, the next free one.")] = 8000,
     browser: Annotated[bool, typer.Option(help="Open the page if there is a desktop.")] = True,
+    history: Annotated[
+        bool, typer.Option(help="Know the users of the data, by their ids, with what they liked.")
+    ] = True,
     check: Annotated[bool, typer.Option("--check", help="Request a slate, click, request another, and stop.")] = False,
 ) -> None:
     """Get ML-100K (or, if it is unavailable, a synthetic world), train, and serve a page that learns from clicks.
@@ -39,9 +44,13 @@ def demo(
     from slatewise.store import StoreError
 
     _check_writable(out)
-    _train(_data(), out)
+    dataset = _data()
+    _train(dataset, out)
     try:
-        _serve(out, port, browser, check)
+        if history:
+            _import(dataset, out)
+        client = DemoClient(check=check, browse=browser, customer=customer_of(dataset) if history else None)
+        _serve(_settings(out, port), client)
     except (BadSettingsError, StoreError) as error:
         sys.exit(f"error: {error}")
 
@@ -90,25 +99,33 @@ def _origin(catalog: "Catalog") -> tuple[object, ...]:
     return about.get("slatewise"), about.get("training"), about.get("data", {}).get("sha256")
 
 
-def _serve(out: Path, port: int, browser: bool, check: bool) -> None:
+def _import(dataset: "Dataset", out: Path) -> None:
+    """Record what the users of the data liked, unless that is done: the last of them would be known."""
+    from slatewise.store import open_store
+
+    with closing(open_store(_store_url(out))) as store:
+        last = str(dataset.user_ids[-1])
+        if not store.read(lambda transaction: transaction.events_of(last, limit=1)):
+            tell(str(import_likes(store, dataset)))
+
+
+def _serve(settings: "Settings", client: DemoClient) -> None:
     """Serve the page until Ctrl-C or the end of the check; the service logs to a file."""
-    from slatewise.cli.demo_client import DemoClient
     from slatewise.service.server import make_recommender
 
-    settings = _settings(out, port)
     listener = _listen(settings)
     recommender = make_recommender(settings)
-    client = DemoClient(listener.getsockname()[1], check=check, browse=browser)
-    if client.port != port:
-        tell(f"port {port} is in use, so the demo uses {client.port}")
+    client.port = listener.getsockname()[1]
+    if client.port != settings.port:
+        tell(f"port {settings.port} is in use, so the demo uses {client.port}")
     stdout.print(f"the page is at {client.address} (press Ctrl-C to stop)", markup=False, soft_wrap=True)
     client.start()
     try:
         _serve_with_log(settings, listener, recommender)
     except SystemExit:
-        if not check:
+        if not client.check:
             raise
-    if check and client.problem:
+    if client.check and client.problem:
         sys.exit(f"error: {client.problem}")
 
 
@@ -123,8 +140,12 @@ def _settings(out: Path, port: int) -> "Settings":
     """Listen on this machine only, without keys."""
     from slatewise.service.settings import load_settings
 
-    store, keys = f"sqlite:///{out / 'slates.db'}", out / "keys.json"
-    return load_settings({"catalog": out, "store": store, "host": "127.0.0.1", "port": port, "keys": keys})
+    given = {"catalog": out, "store": _store_url(out), "host": "127.0.0.1", "port": port, "keys": out / "keys.json"}
+    return load_settings(given)
+
+
+def _store_url(out: Path) -> str:
+    return f"sqlite:///{out / 'slates.db'}"
 
 
 def _listen(settings: "Settings") -> socket.socket:

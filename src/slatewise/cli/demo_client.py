@@ -7,26 +7,46 @@ import sys
 import threading
 import time
 import webbrowser
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from slatewise.cli.console import stdout
 
+if TYPE_CHECKING:
+    from slatewise.data.dataset import Dataset
+
 TIMEOUT_SECONDS = 30.0
 DESKTOP_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+@dataclass(frozen=True)
+class Customer:
+    """A user who has a history, and the ids of the items in it."""
+
+    user: str
+    owned: frozenset[int | str]
+
+
+def customer_of(dataset: "Dataset") -> Customer:
+    """Return the first user of a data set."""
+    owned = dataset.item_ids[dataset.items[dataset.users == 0]].tolist()
+    return Customer(str(dataset.user_ids[0]), frozenset(owned))
 
 
 class DemoClient(threading.Thread):
     """Waits until the service is ready, then opens the page or checks the service.
 
     check: request a slate, click, request another, and stop the service; `problem` then says what went wrong, or is
-    None. browse: open the page.
+    None. browse: open the page. customer: somebody the service knows, who must not be shown what they own.
     """
 
-    def __init__(self, port: int, *, check: bool, browse: bool) -> None:
+    port = 0
+
+    def __init__(self, *, check: bool, browse: bool, customer: Customer | None = None) -> None:
         super().__init__(daemon=True)
-        self.port, self.check, self.browse = port, check, browse
+        self.check, self.browse, self.customer = check, browse, customer
         self.problem: str | None = "the check did not finish"
 
     @property
@@ -39,6 +59,8 @@ class DemoClient(threading.Thread):
         try:
             self._wait()
             if self.check:
+                if self.customer is not None:
+                    _check_customer(self.port, self.customer)
                 stdout.print(_check(self.port), markup=False, soft_wrap=True)
             elif self.browse and has_desktop():
                 webbrowser.open(self.address)
@@ -82,6 +104,14 @@ def _check(port: int) -> str:
     if profile["clicks"] != 1:
         raise ValueError(f"one click was sent, but the service counts {profile['clicks']}")
     return f"ok: got a slate, clicked {clicked['title']!r} and got another slate"
+
+
+def _check_customer(port: int, customer: Customer) -> None:
+    """Check that the first slate of somebody with a history has nothing of it."""
+    slate = _request(port, "POST", "/v1/slates", {"user": customer.user})
+    repeated = [item["title"] for item in slate["items"] if item["id"] in customer.owned]
+    if repeated or not slate["items"]:
+        raise ValueError(f"the slate of user {customer.user!r} has items they liked before: {repeated}")
 
 
 def _request(port: int, method: str, path: str, body: dict[str, Any] | None = None) -> Any:

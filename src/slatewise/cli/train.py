@@ -1,5 +1,6 @@
 """`slatewise train`: from interactions to a catalog."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,6 +9,7 @@ import typer
 from slatewise.cli.catalog import show_catalog
 from slatewise.cli.console import print_json, stdout, steps, tell
 from slatewise.cli.dataset_options import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
+from slatewise.cli.importing import import_likes
 
 if TYPE_CHECKING:
     from slatewise.catalog import Catalog
@@ -28,6 +30,9 @@ def train(
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the interactions.")] = 50,
     seed: Annotated[int, typer.Option(min=0, max=2**31, help="The same seed gives the same catalog, bit by bit.")] = 0,
     train_share: Annotated[float, typer.Option(help="Share of the users to train on, drawn by the seed.")] = 1.0,
+    store: Annotated[
+        str | None, typer.Option(help="Record what these users liked in a service's store as well.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Learn item vectors from who liked what (BPR-MF) and write a catalog.
@@ -40,6 +45,16 @@ def train(
     if train_share < 1:
         dataset, _ = dataset.split(1 - train_share, seed)
     _train_and_show(dataset, out, {"dim": dim, "epochs": epochs, "seed": seed}, json)
+    if store is not None:
+        _record_likes(store, dataset)
+
+
+def _record_likes(url: str, dataset: "Dataset") -> None:
+    """Make the users of the data known to a service."""
+    from slatewise.store import open_store
+
+    with closing(open_store(url)) as store:
+        tell(str(import_likes(store, dataset)))
 
 
 def _train_and_show(dataset: "Dataset", out: Path, settings: dict[str, Any], json: bool) -> None:

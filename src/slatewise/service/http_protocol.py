@@ -1,7 +1,6 @@
 """Connections that cannot be held for nothing: requests arrive in time, responses are read, places are limited."""
 
 import asyncio
-from collections.abc import Callable
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -17,14 +16,12 @@ class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol, which by itself waits forever for requests, and for clients that do not read.
 
     request_timeout: seconds in which a request must arrive, head and body; write_timeout: seconds for which a client
-    may not read; places: how many connections there may be, shared by all of them; on_hang_up: told the status of every
-    connection that is closed before its client expects it.
+    may not read; places: how many connections there may be, shared by all of them.
     """
 
     request_timeout = 10.0
     write_timeout = 30.0
     places = Places(1000, 500)
-    on_hang_up: Callable[[str], object] = staticmethod(str)
     transport: "ResponseTransport"
     in_head = False
     head_size = 0
@@ -108,7 +105,6 @@ class GuardedProtocol(HttpToolsProtocol):
     def hang_up(self, status: bytes) -> None:
         """Close the connection, and say why if that cannot be mistaken for the response to an earlier request."""
         self.places.leave(self)
-        self.on_hang_up(status[:3].decode())
         if self._is_silent() and not self.transport.is_closing():
             self.transport.write(REJECTION % status)
         self.transport.close_now()

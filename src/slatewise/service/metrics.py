@@ -42,7 +42,6 @@ class Metrics:
         self.duplicates = Counter("feedback_duplicates", "Feedback events received again.", **options)
         self.late = Counter("feedback_late", "Feedback events on slates already closed.", **options)
         self.expired = Counter("slates_expired", "Slates closed for lack of feedback in time.", **options)
-        self.hung_up = Counter("connections_closed", "Connections closed by the service.", ["status"], **options)
         self.log_lines_dropped = Counter("log_lines_dropped", "Lines of the log that could not be written.", **options)
         self.reloads = Counter("catalog_reloads", "Catalogs loaded or refused while serving.", ["outcome"], **options)
         self._requests_of, self._seconds_of = cache(self.requests.labels), cache(self.seconds.labels)
@@ -56,10 +55,6 @@ class Metrics:
         self.latencies.add(route, seconds)
         if record.rejection is not None:
             self.rejected.labels(record.rejection).inc()
-
-    def count_hang_up(self, status: str) -> None:
-        """Count a connection that was closed before its client expected it."""
-        self.hung_up.labels(status).inc()
 
     def count_slate(self, slate: Slate) -> None:
         """Count a slate that was recorded."""

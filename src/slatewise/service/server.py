@@ -115,7 +115,6 @@ def make_app(settings: Settings, recommender: Recommender) -> Starlette:
     logging.basicConfig(handlers=[JsonHandler(state.log)], level=logging.WARNING, force=True)
     sys.stderr = LogStream(state.log)
     GuardedProtocol.request_timeout = settings.request_timeout
-    GuardedProtocol.on_hang_up = state.metrics.count_hang_up
     GuardedProtocol.places = Places(settings.connections, settings.connections_per_address)
     return app
 

@@ -121,7 +121,7 @@ class PostgresStore:
         return result
 
     def _proven_size(self, writer: PostgresWriter) -> int:
-        """Return the size, measured by a write through the queue; wait for it unless another one was just committed."""
+        """Return the size as measured by a write through the queue; wait for it unless one was just committed."""
         with self._proof_lock:
             now = time.monotonic()
             is_proven = now - writer.wrote_at <= PROOF_AGE
