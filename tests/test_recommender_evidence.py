@@ -18,6 +18,7 @@ from slatewise.recommender.loading import load_profile
 from slatewise.recommender.profile import UserProfile, learn_closed, learn_everything
 from slatewise.recommender.verify import difference
 from slatewise.store import Store, open_store
+from slatewise.store.memory import MemoryTables
 from slatewise.store.records import FitRecord
 from tests.support.recommending import (
     Clock,
@@ -323,6 +324,41 @@ def test_attention_follows_the_latest_fit() -> None:
         assert not recommender.follow_fit()
         assert recommender._rules.attention == Attention("curve", 0.4, (1.0, 0.5))
         assert served_policy(recommender).key != key
+
+
+def test_a_long_history_is_read_from_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cold slate, a replacement, a view and late feedback read a part of the log that does not grow with it."""
+    read: list[int] = []
+    for name in ("slates_of", "feedback_of"):
+        method = getattr(MemoryTables, name)
+
+        def counting(tables: MemoryTables, *given: Any, method: Any = method) -> Any:
+            rows = method(tables, *given)
+            read.append(len(rows))
+            return rows
+
+        monkeypatch.setattr(MemoryTables, name, counting)
+    with Recommender(make_catalog(900)) as recommender:
+        slates = []
+        for _ in range(250):
+            slates.append(recommender.recommend("ann", 3))
+            recommender.feedback(slates[-1].slate_id, ids(slates[-1])[:1])
+        read.clear()
+        restarted(recommender).recommend("ann", 3)
+        restarted(recommender).recommend("ann", 3, replaces=slates[-1].slate_id)
+        assert sum(read) <= 50
+        recommender.feedback(slates[3].slate_id, retracted=ids(slates[3])[:1])
+        read.clear()
+        recommender.recommend("ann", 3)
+        assert sum(read) <= 60
+        assert recommender.rebuilt == 0
+        read.clear()
+        recommender.explain("ann")
+        assert sum(read) <= 300
+        read.clear()
+        recommender.recommend("ann", 3, policy="c2ucb")
+        assert sum(read) > 400, "the whole log is never read"
+        check(recommender, ("ann",))
 
 
 def test_an_export_comes_in_pages() -> None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from slatewise.store.protocol import START, Store, Transaction
@@ -81,4 +80,4 @@ def _position(after: str) -> tuple[str, Any]:
 
 
 def _plain(record: SlateRecord | FeedbackRecord | EventRecord) -> dict[str, Any]:
-    return {name: value for name, value in asdict(record).items() if name != "user"}
+    return {name: value for name, value in vars(record).items() if name != "user"}

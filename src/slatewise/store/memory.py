@@ -95,9 +95,9 @@ class MemoryTables:
 
     def feedback_on(self, slate: SlateRecord, event_id: str | None = None) -> list[FeedbackRecord]:
         """Return the feedback events on one slate by arrival, and the user's event with an id, if one is given."""
-        return [
-            row for row in self.feedback_of(slate.user) if slate.slate_id == row.slate_id or event_id == row.event_id
-        ]
+        of_user = (row for row in self.feedback.values() if row.user == slate.user)
+        found = (row for row in of_user if slate.slate_id == row.slate_id or event_id == row.event_id)
+        return sorted(found, key=_arrival)
 
     def feedback_of(self, user: str, after: Arrival = START, limit: int | None = None) -> list[FeedbackRecord]:
         """Return feedback events of a user in the order of their arrival."""
