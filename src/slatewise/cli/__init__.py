@@ -4,7 +4,21 @@ from typing import Annotated
 
 import typer
 
-from slatewise.cli import catalog, data, demo, importing, keys, reproduce, run, serve, store, store_backup, train, tune
+from slatewise.cli import (
+    catalog,
+    data,
+    demo,
+    importing,
+    keys,
+    reproduce,
+    run,
+    serve,
+    store,
+    store_backup,
+    store_log,
+    train,
+    tune,
+)
 from slatewise.version import __version__
 
 app = typer.Typer(
@@ -29,6 +43,8 @@ store.app.command("backup", epilog=store_backup.BACKUP_EXAMPLE)(store_backup.bac
 store.app.command("restore", epilog=store_backup.RESTORE_EXAMPLE)(store_backup.restore)
 store.app.command("export", epilog=store_backup.EXPORT_EXAMPLE)(store_backup.export)
 store.app.command("import", epilog=importing.EXAMPLE)(importing.import_table)
+store.app.command("fit", epilog=store_log.FIT_EXAMPLE)(store_log.fit)
+store.app.command("replay", epilog=store_log.REPLAY_EXAMPLE)(store_log.replay)
 
 
 def _version(wanted: bool) -> None:

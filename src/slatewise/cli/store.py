@@ -32,7 +32,7 @@ def verify(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Compare every belief with the log it was learned from, also while a service runs; fail if anything is wrong."""
-    with _opened(store, catalog, read_only=True) as recommender:
+    with opened(store, catalog, read_only=True) as recommender:
         problems: list[tuple[str | None, str]] = [(None, problem) for problem in recommender.store.check()]
         verified = list(recommender.verify())
         problems += [(user, problem) for user, problem in verified if problem is not None]
@@ -55,7 +55,7 @@ def rebuild(
     everybody: Annotated[bool, typer.Option("--all", help="All users, also those without problems.")] = False,
 ) -> None:
     """Rebuild beliefs from the log: of all users with a problem, or of the one named. Stop a SQLite service first."""
-    with _opened(store, catalog, read_only=False) as recommender:
+    with opened(store, catalog, read_only=False) as recommender:
         users = [user] if user is not None else [one for one, wrong in recommender.verify() if wrong or everybody]
         if user is not None and user not in set(recommender.store.users()):
             raise ValueError(f"the store knows no user {user!r}")
@@ -83,16 +83,17 @@ def _line(user: str | None, problem: str) -> str:
 
 
 @contextmanager
-def _opened(store: str, catalog: Path, read_only: bool) -> Iterator["Recommender"]:
+def opened(store: str, catalog: Path, read_only: bool) -> Iterator["Recommender"]:
+    """Open a store with the catalog that is served; report errors in one sentence."""
     from slatewise.catalog import Catalog
     from slatewise.recommender import Recommender
     from slatewise.store import open_store
 
     with (
         reporting_errors(),
-        Recommender(Catalog.load(catalog), store=open_store(existing(store), read_only=read_only)) as opened,
+        Recommender(Catalog.load(catalog), store=open_store(existing(store), read_only=read_only)) as found,
     ):
-        yield opened
+        yield found
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
+from slatewise.attention_fit import AttentionFit
 from slatewise.catalog import Catalog
 from slatewise.evidence import SERVICE_DEFAULT, Attention
 from slatewise.policies import Policy
@@ -17,6 +18,7 @@ from slatewise.recommender.experiments import compare_policies
 from slatewise.recommender.expiry import PORTION, ExpiredSlates, Portion
 from slatewise.recommender.explain import MAX_ROUNDS, user_view
 from slatewise.recommender.feedback import FeedbackEvent, Values, record_feedback
+from slatewise.recommender.fitting import fit_log, fit_record
 from slatewise.recommender.loading import LogTail, load_profile
 from slatewise.recommender.merge import check_merge, merge_users
 from slatewise.recommender.profile import ProfileCache, UserProfile
@@ -683,6 +685,29 @@ class Recommender:
         self._rules = replace(self._rules, attention=attention)
         self.use_catalog(self.catalog)
         return True
+
+    def fit_attention(self, *, save: bool = True) -> AttentionFit:
+        """Fit from the log how far people look down a slate and how much a skip weighs.
+
+        It takes seconds to a minute in the calling thread. Recommenders with `attention="curve"` follow what is saved.
+
+        Parameters
+        ----------
+        save : bool
+            Save the fit in the store.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.fit_attention()
+        Traceback (most recent call last):
+        slatewise.recommender.types.RequestError: nobody has reacted to a slate yet, so there is nothing to fit
+        """
+        fit, now = fit_log(self.store, self._serving.served), self._serving.clock()
+        if save:
+            self.store.write(lambda transaction: transaction.save_fit(fit_record(fit, now))).result()
+        return fit
 
     def verify(self) -> Iterator[tuple[str, str | None]]:
         """Yield every user and what is wrong with what is cached about them, or None.
