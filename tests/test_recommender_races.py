@@ -12,7 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from slatewise.recommender import Recommender, RequestError, Slate, UnknownSlateError, state_codec
+from slatewise.recommender import Event, Recommender, RequestError, Slate, UnknownSlateError, state_codec
+from slatewise.recommender.profile import learn_everything
 from slatewise.recommender.recommend import SlateRequest
 from slatewise.store import Store, open_store
 from tests.support.postgres import Server
@@ -367,3 +368,32 @@ def test_a_forgotten_user_leaves_no_row_in_postgresql(postgres_server: Server) -
         recommender.rebuild("ann")
         with psycopg.connect(postgres_server.url) as connection:
             assert connection.execute("SELECT user_id FROM slatewise.users").fetchall() == []
+
+
+def test_merging_while_both_users_are_active_loses_nothing(store: Store) -> None:
+    recommender = Recommender(CATALOG, store=store)
+    shown: list[str] = []
+
+    def take_slates(user: str) -> None:
+        for number in range(8):
+            slate = recommender.recommend(user, 3)
+            shown.append(slate.slate_id)
+            recommender.feedback(slate.slate_id, ids(slate)[:1], event_id=f"{user} {number}", user=user)
+            recommender.record_event(Event(user, 100 + number, "like", event_id=f"event {user} {number}"))
+
+    def merge_often() -> None:
+        for _ in range(6):
+            recommender.merge("ann", "session")
+            time.sleep(0.005)
+
+    at_once([partial(take_slates, "ann"), partial(take_slates, "session"), merge_often])
+    recommender.merge("ann", "session")
+    export = recommender.export("ann")
+    assert sorted(slate["slate_id"] for slate in export["slates"]) == sorted(shown)
+    assert [slate["number"] for slate in export["slates"]] == list(range(16))
+    assert (len(export["feedback"]), len(export["events"])) == (16, 16)
+    assert list(store.users()) == ["ann"]
+    assert [problem for _, problem in recommender.verify() if problem] == []
+    profile = loaded_profile(recommender, "ann")
+    known = learn_everything(profile).state
+    assert state_codec.difference(known, folded(recommender, "ann", profile.policy)) <= 1e-9
