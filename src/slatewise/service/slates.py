@@ -47,7 +47,9 @@ async def _recorded_slate(state: ServiceState, wanted: SlateRequest) -> Slate:
         if slate is not None:
             state.metrics.count_slate(slate)
             return slate
-    return await asyncio.wrap_future(recommender.draft_and_record(wanted))
+    slate = await asyncio.wrap_future(recommender.draft_and_record(wanted))
+    state.metrics.count_slate(slate)
+    return slate
 
 
 def _drafted_or_recorded(recommender: Recommender, wanted: SlateRequest) -> Draft | Slate:
