@@ -12,14 +12,19 @@ def variety(visitor: Visitor) -> int:
     return int(visitor.page.locator("#variety").inner_text().removesuffix(" %"))
 
 
+def look_at_everything(visitor: Visitor) -> None:
+    visitor.page.wait_for_function("() => JSON.parse(localStorage['slatewise.session']).seen.length === 10")
+
+
 def test_who_likes_science_fiction_gets_more_of_it_and_still_variety(visit: Visit, has_films: bool) -> None:
     if not has_films:
         missing("the real data (ml-100k.zip)")
-    someone = visit()
+    someone = visit(viewport={"width": 1440, "height": 1800})
     shares, breadths = [], []
     for round_number in range(4):
         if round_number:
             someone.more()
+        look_at_everything(someone)
         items = someone.slate()["items"]
         shares.append(sum("Sci-Fi" in item["categories"] for item in items) / len(items))
         breadths.append(len({name for item in items for name in item["categories"]}))

@@ -51,6 +51,8 @@ def markup(visitor: Visitor) -> int:
 def use(visitor: Visitor) -> None:
     """Make everything appear that shows titles or categories."""
     visitor.like(0, 1, 2)
+    visitor.cards.nth(3).locator(".dislike").click()
+    visitor.cards.nth(4).locator(".known").click()
     visitor.page.locator("#compare summary").click()
     expect(visitor.page.locator(".column li").first).to_be_visible()
     visitor.more()

@@ -90,16 +90,32 @@ class Visitor:
             found: dict[str, Any] = client.get(f"/v1/users/{self.session()['user']}").json()
             return found
 
-    def recorded(self) -> dict[str, set[Any]]:
-        """Which items count as liked, by slate, from everything the service keeps about this person."""
+    def kept(self) -> dict[str, Any]:
+        """Everything that the service keeps about this person."""
         with self.server.client() as client:
-            kept = client.get(f"/v1/users/{self.session()['user']}/export").json()
-        tally: dict[str, dict[Any, int]] = {one["slate_id"]: {} for one in kept["slates"]}
-        for answer in kept["feedback"]:
-            for sign, items in ((1, answer["clicked"]), (-1, answer["retracted"])):
-                for item in items:
-                    tally[answer["slate_id"]][item] = tally[answer["slate_id"]].get(item, 0) + sign
-        return {slate: {item for item, times in items.items() if times > 0} for slate, items in tally.items()}
+            found: dict[str, Any] = client.get(f"/v1/users/{self.session()['user']}/export").json()
+            return found
+
+    def recorded(self) -> dict[str, set[Any]]:
+        """Which items count as liked, by slate."""
+        return {slate: liked - disliked for slate, (liked, disliked) in self.reactions().items()}
+
+    def reactions(self) -> dict[str, tuple[set[Any], set[Any]]]:
+        """Which items were clicked and not retracted, and which are disliked, by slate."""
+        kept = self.kept()
+        clicks: dict[str, dict[Any, int]] = {one["slate_id"]: {} for one in kept["slates"]}
+        disliked: dict[str, set[Any]] = {slate: set() for slate in clicks}
+        for event in kept["feedback"]:
+            times, refused = clicks[event["slate_id"]], disliked[event["slate_id"]]
+            for item in set(event["retracted"]) - refused:
+                times[item] = times.get(item, 0) - 1
+            for item in event["clicked"]:
+                times[item] = times.get(item, 0) + 1
+            refused -= {*event["retracted"], *event["clicked"]}
+            refused |= set(event.get("disliked") or ())
+        return {
+            slate: ({item for item, n in times.items() if n > 0}, disliked[slate]) for slate, times in clicks.items()
+        }
 
 
 class AnotherSlate:

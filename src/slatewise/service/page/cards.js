@@ -1,7 +1,9 @@
-/* Cards of a slate: what it is, why it is here, and a button to like it; a click on the card means the button. */
+/* Cards of a slate: what it is, why it is here, and what one can say about it; a click on the card is a like. */
 
 import { hueOf } from "./color.js";
 import { calm, element, svg } from "./dom.js";
+import { markReactions, reactionButtons } from "./reactions.js";
+import { session } from "./session.js";
 import { tile } from "./tile.js";
 import { nameAndYear } from "./titles.js";
 import { list, percent } from "./words.js";
@@ -12,25 +14,29 @@ const ICONS = {
   "similar to what you clicked": "M8 13.6C3.8 10.6 2 8.4 2 6a3.2 3.2 0 0 1 6-1.5A3.2 3.2 0 0 1 14 6c0 2.4-1.8 4.6-6 7.6z",
   exploring: "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zm2.9 3.6L9.3 9.3l-4.2 1.6 1.6-4.2z",
 };
-const HEART = "M12 20.3C5.5 15.7 3 12.5 3 8.9A4.8 4.8 0 0 1 12 6.6a4.8 4.8 0 0 1 9 2.3c0 3.6-2.5 6.8-9 11.4z";
 
 /** Lay out the cards of a slate; an item that was there before glides to its new place. */
-export function layCards(container, slate, liked, toggle) {
+export function layCards(container, react) {
+  const { items } = session().slate;
   const before = new Map([...container.children].map((one) => [one.dataset.key, one.getBoundingClientRect()]));
-  const cards = slate.items.map((item, place) => card(item, place, slate.items, toggle));
+  const cards = items.map((item, place) => card(item, place, items, react));
   container.replaceChildren(...cards);
-  markLikes(container, liked);
+  markReactions(container, session());
   if (!calm()) cards.forEach((one, place) => enter(one, before.get(one.dataset.key), place));
 }
 
-/** Show which items are liked. */
-export function markLikes(container, liked) {
-  const keys = new Set(liked.map(keyOf));
-  for (const one of container.querySelectorAll(".card[data-key]")) {
-    const pressed = keys.has(one.dataset.key);
-    one.classList.toggle("liked", pressed);
-    one.querySelector(".like").setAttribute("aria-pressed", String(pressed));
-  }
+/** Arrow keys move between cards, as in a grid, from a button to the same button of the other card. */
+export function moveBetweenCards(event) {
+  const cards = event.currentTarget;
+  const buttons = [...cards.querySelectorAll(`button.${event.target.className}`)];
+  const at = buttons.indexOf(event.target);
+  if (at < 0) return;
+  const columns = getComputedStyle(cards).gridTemplateColumns.split(" ").length;
+  const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns }[event.key];
+  const next = buttons[at + step];
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
 }
 
 /** Cards without content, for the time until a slate arrives. */
@@ -67,15 +73,16 @@ export function reasonWords(item) {
   if (item.reason === "popular") return ["Popular with everyone"];
   if (item.reason === "exploring") return ["Trying something new"];
   if (!item.because_title) return ["Similar to what you liked"];
-  const liked = nameAndYear(item.because_title).name;
-  return ["Because you liked ", element("cite", { dir: "auto", title: liked }, liked)];
+  const { name } = nameAndYear(item.because_title);
+  const words = session().known.includes(item.because) ? "Because you’ve seen " : "Because you liked ";
+  return [words, element("cite", { dir: "auto", title: name }, name)];
 }
 
-function card(item, place, items, toggle) {
+function card(item, place, items, react) {
   const { name, year } = nameAndYear(item.title);
   return element(
     "li",
-    { class: "card", "data-key": keyOf(item.id), onclick: pressButton },
+    { class: "card", "data-key": JSON.stringify(item.id), onclick: pressLike },
     element("div", { class: "picture" }, tile(item)),
     element(
       "div",
@@ -84,22 +91,12 @@ function card(item, place, items, toggle) {
       element("div", { class: "facts" }, year && element("span", { class: "year" }, year), chips(item.categories)),
     ),
     element("dl", { class: "why" }, reason(item), chance(item), addition(item, place, items)),
-    element(
-      "button",
-      {
-        class: "like",
-        type: "button",
-        "aria-pressed": "false",
-        "aria-label": `Like ${name}`,
-        onclick: () => toggle(item),
-      },
-      svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: HEART })),
-    ),
+    reactionButtons(item, name, react),
   );
 }
 
 /** A click anywhere on the card counts too, unless it ended a selection of text. */
-function pressButton(event) {
+function pressLike(event) {
   if (event.target.closest("button") || String(getSelection())) return;
   event.currentTarget.querySelector(".like").click();
 }
@@ -185,11 +182,6 @@ function row(kind, term, ...content) {
 
 function unseen(words) {
   return element("span", { class: "unseen" }, words);
-}
-
-/** Tell 1 from "1". */
-function keyOf(id) {
-  return JSON.stringify(id);
 }
 
 function enter(one, from, place) {

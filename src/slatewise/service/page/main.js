@@ -1,15 +1,17 @@
 /* The page: draws the session, listens to the person, and keeps what it shows and what is known in step. */
 
 import { ask, askPatiently } from "./api.js";
-import { layCards, layPlaceholders, markLikes } from "./cards.js";
+import { layCards, layPlaceholders, moveBetweenCards } from "./cards.js";
 import { colorCategories } from "./color.js";
 import { COMPARED, drawComparison } from "./compare.js";
 import { byId, calm, element, show } from "./dom.js";
-import { send } from "./outbox.js";
+import { send, sendAtOnce } from "./outbox.js";
 import { drawPath } from "./path.js";
-import { firstSlate, forget, nextSlate, pickAgain, PICKS, toggle, slateOptions } from "./play.js";
+import * as play from "./play.js";
+import { markReactions } from "./reactions.js";
 import { drawRounds } from "./rounds.js";
-import { change, onChangeElsewhere, session, startOver } from "./session.js";
+import { watchCards } from "./seen.js";
+import { change, onChangeElsewhere, session, startOver, UNTOUCHED } from "./session.js";
 import { announce, note, problemPanel, watchConnection } from "./status.js";
 import { drawTaste } from "./taste.js";
 import { count, percent, policyName, policyWords } from "./words.js";
@@ -18,7 +20,7 @@ const KNOB_WAIT = 200;
 const AS_TUNED = 0.5;
 const cards = byId("cards");
 const more = byId("more");
-const page = { shown: null, policies: [], turning: null, busy: false, drawBanner: () => {} };
+const page = { shown: null, policies: [], turning: null, busy: false, drawBanner: () => {}, stopWatching: () => {} };
 
 /** Draw whatever the session says; cards only if the slate is another one. */
 function draw() {
@@ -27,25 +29,33 @@ function draw() {
   if (!slate) return;
   if (page.shown !== slate.slate_id) {
     page.shown = slate.slate_id;
-    layCards(cards, slate, liked, like);
+    layCards(cards, reactTo);
+    watch(slate.slate_id);
     announce(`Slate ${round}: ${count(slate.items.length, "pick")}, variety ${percent(slate.variety)}`);
     drawPerson();
     compare();
   }
-  markLikes(cards, liked);
+  markReactions(cards, session());
   byId("round").textContent = `Slate ${round}`;
   const varied = slate.items.some((one) => one.categories.length);
   byId("variety").textContent = varied ? percent(slate.variety) : "unknown without categories";
   byId("variety-bar").style.setProperty("--value", varied ? slate.variety : 0);
   byId("served-by").textContent = policyName(slate.policy);
-  byId("everything").hidden = slate.items.length >= PICKS;
+  byId("everything").hidden = slate.items.length >= play.PICKS;
   byId("tally").textContent = liked.length ? count(liked.length, "like") : "Nothing liked yet";
 }
 
-function like(item) {
-  toggle(item, page.shown);
+function reactTo(item, reaction) {
+  play.react(item, reaction, page.shown);
   draw();
   deliver();
+}
+
+/** Note which cards of a slate are looked at; the bar to go on covers the lower end of the window. */
+function watch(slateId) {
+  page.stopWatching();
+  const onSeen = (card) => play.noteSeen(JSON.parse(card.dataset.key), slateId);
+  page.stopWatching = watchCards([...cards.children], more.parentElement.offsetHeight, onSeen);
 }
 
 /** Send what waits; a slate that the service no longer knows is replaced by a new one. */
@@ -55,8 +65,8 @@ async function deliver() {
   page.drawBanner();
   if (refused.some((one) => one.problem.status === 404 && one.slateId === session().slate?.slate_id)) {
     note("The service no longer knows this slate, so here is a new one.");
-    change({ slate: null, liked: [] });
-    await work(firstSlate);
+    change({ slate: null, ...UNTOUCHED });
+    await work(play.firstSlate);
   } else if (refused.length) {
     const [{ problem }] = refused;
     note([problem.message, problem.detail].filter(Boolean).join(": "));
@@ -67,11 +77,11 @@ async function deliver() {
 async function work(action, focus = false) {
   if (page.busy) return;
   setBusy(true);
-  if (!session().slate) layPlaceholders(cards, PICKS);
+  if (!session().slate) layPlaceholders(cards, play.PICKS);
   show(byId("problem"));
   try {
     await action();
-    if (!session().slate) await firstSlate();
+    if (!session().slate) await play.firstSlate();
     draw();
     if (focus) lookAt(byId("round"));
   } catch (problem) {
@@ -110,15 +120,15 @@ async function drawPerson() {
 async function compare() {
   if (!byId("compare").open) return;
   await send();
-  const { slate, liked } = session();
-  const instead = slate && !liked.length;
+  const { slate } = session();
+  const instead = slate && !play.isTouched();
   byId("compare-when").textContent = instead
     ? "What each policy would show you instead of this slate."
     : "What each policy would show you next.";
   await drawComparison(
     byId("columns"),
     page.policies,
-    { ...slateOptions(), ...(slate && { replaces: slate.slate_id }) },
+    { ...play.slateOptions(), ...(instead && { replaces: slate.slate_id }) },
     choosePolicy,
   );
 }
@@ -142,7 +152,7 @@ function drawControls() {
 
 function knobWords(diversity) {
   if (diversity === null) return "As tuned.";
-  return session().liked.length ? "Applies from the next slate: you have already liked something on this one." : "";
+  return play.isTouched() ? "Applies from the next slate, because you have already reacted to this one." : "";
 }
 
 function choosePolicy(name) {
@@ -160,39 +170,26 @@ function turnKnob(diversity) {
 /** Apply other settings: at once to a slate nobody has touched, else from the next one. */
 async function settle() {
   draw();
-  if (session().liked.length) return announce("Applies from the next slate");
+  if (play.isTouched()) return announce("Applies from the next slate");
   if (page.busy) page.turning = setTimeout(settle, KNOB_WAIT);
-  else await work(pickAgain);
+  else await work(play.pickAgain);
 }
 
 function becomeNew() {
   startOver();
   page.shown = null;
   show(byId("columns"));
-  work(firstSlate, true);
+  work(play.firstSlate, true);
 }
 
 async function beForgotten() {
   try {
-    await forget();
+    await play.forget();
     note("Everything the service knew about you is gone. You are someone new.");
     becomeNew();
   } catch (problem) {
     note(problem.status === 403 ? "This key may not delete users; ask whoever runs the service." : problem.message);
   }
-}
-
-/** Arrow keys move between cards, as in a grid. */
-function moveBetweenCards(event) {
-  const likes = [...cards.querySelectorAll(".like")];
-  const at = likes.indexOf(event.target);
-  if (at < 0) return;
-  const columns = getComputedStyle(cards).gridTemplateColumns.split(" ").length;
-  const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns }[event.key];
-  const next = likes[at + step];
-  if (!next) return;
-  event.preventDefault();
-  next.focus();
 }
 
 async function meetCatalog() {
@@ -216,7 +213,7 @@ async function meetCatalog() {
 }
 
 function listen() {
-  more.addEventListener("click", () => page.busy || work(() => nextSlate(page.shown), true));
+  more.addEventListener("click", () => page.busy || work(() => play.nextSlate(page.shown), true));
   byId("start-over").addEventListener("click", becomeNew);
   byId("forget").addEventListener("click", beForgotten);
   byId("policy").addEventListener("change", (event) => choosePolicy(event.target.value));
@@ -230,10 +227,19 @@ function listen() {
     drawPerson();
   });
   addEventListener("online", deliver);
+  addEventListener("pageshow", (event) => event.persisted && deliver());
+  document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && leave(deliver));
+  addEventListener("pagehide", () => leave(sendAtOnce));
+}
+
+/** Someone who leaves may not come back: what they saw is told now. */
+function leave(tell) {
+  const event = play.tellSeen();
+  if (event) tell(event);
 }
 
 listen();
-layPlaceholders(cards, PICKS);
+layPlaceholders(cards, play.PICKS);
 await meetCatalog();
 deliver();
-await work(firstSlate);
+await work(play.firstSlate);

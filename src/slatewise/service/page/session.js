@@ -5,7 +5,12 @@ import { browser, newId } from "./storage.js";
 const NAME = "slatewise.session";
 const listeners = new Set();
 
-/** The session: user, round (from 1), slate, liked (item ids of the slate), policy and diversity (null: as served). */
+/** What is known of a slate that was just served: ids of its items by reaction, those seen, how many of these the
+    service has been told of. */
+export const UNTOUCHED = { liked: [], disliked: [], owned: [], seen: [], told: 0 };
+
+/** The session: user, what they said of earlier slates that they know, policy and diversity (null: as served), round
+    (from 1), slate, what the person did with it, and the request for a slate that has not been answered yet. */
 export function session() {
   return parsed(browser.get(NAME)) ?? change(fresh());
 }
@@ -29,13 +34,15 @@ export function onChangeElsewhere(listener) {
 }
 
 function fresh() {
-  return { user: `visitor-${newId()}`, round: 1, slate: null, liked: [], policy: null, diversity: null };
+  const person = { user: `visitor-${newId()}`, known: [], policy: null, diversity: null };
+  return { ...person, round: 1, slate: null, ...UNTOUCHED, asked: null };
 }
 
 function parsed(text) {
   try {
-    const found = JSON.parse(text);
-    const isWhole = typeof found.user === "string" && Array.isArray(found.liked);
+    const found = { ...UNTOUCHED, known: [], ...JSON.parse(text) };
+    const lists = [found.liked, found.disliked, found.owned, found.seen, found.known];
+    const isWhole = typeof found.user === "string" && lists.every(Array.isArray);
     return isWhole && (found.slate === null || Array.isArray(found.slate.items)) ? found : null;
   } catch {
     return null;
