@@ -22,6 +22,10 @@ StoreUrl = Annotated[
     ),
 ]
 CatalogDirectory = Annotated[Path, typer.Option(help="Directory of the catalog that is served.", show_default=False)]
+Config = Annotated[
+    Path | None,
+    typer.Option(help="Settings of the service, if not slatewise.toml or the environment.", show_default=False),
+]
 DEFAULT_STORE = "sqlite:///slates.db"
 
 
@@ -29,10 +33,11 @@ DEFAULT_STORE = "sqlite:///slates.db"
 def verify(
     catalog: CatalogDirectory,
     store: StoreUrl = DEFAULT_STORE,
+    config: Config = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Compare every belief with the log it was learned from, also while a service runs; fail if anything is wrong."""
-    with opened(store, catalog, read_only=True) as recommender:
+    with opened(store, catalog, config, read_only=True) as recommender:
         problems: list[tuple[str | None, str]] = [(None, problem) for problem in recommender.store.check()]
         verified = list(recommender.verify())
         problems += [(user, problem) for user, problem in verified if problem is not None]
@@ -51,11 +56,12 @@ def verify(
 def rebuild(
     catalog: CatalogDirectory,
     store: StoreUrl = DEFAULT_STORE,
+    config: Config = None,
     user: Annotated[str | None, typer.Option(help="Only this user.", show_default=False)] = None,
     everybody: Annotated[bool, typer.Option("--all", help="All users, also those without problems.")] = False,
 ) -> None:
     """Rebuild beliefs from the log: of all users with a problem, or of the one named. Stop a SQLite service first."""
-    with opened(store, catalog, read_only=False) as recommender:
+    with opened(store, catalog, config, read_only=False) as recommender:
         users = [user] if user is not None else [one for one, wrong in recommender.verify() if wrong or everybody]
         if user is not None and user not in set(recommender.store.users()):
             raise ValueError(f"the store knows no user {user!r}")
@@ -83,17 +89,16 @@ def _line(user: str | None, problem: str) -> str:
 
 
 @contextmanager
-def opened(store: str, catalog: Path, read_only: bool) -> Iterator["Recommender"]:
-    """Open a store with the catalog that is served; report errors in one sentence."""
-    from slatewise.catalog import Catalog
-    from slatewise.recommender import Recommender
+def opened(store: str, catalog: Path, config: Path | None, read_only: bool) -> Iterator["Recommender"]:
+    """Open a store with the settings that the service has: beliefs learned by other rules could not be compared."""
+    from slatewise.service.server import make_recommender
+    from slatewise.service.settings import load_settings
     from slatewise.store import open_store
 
-    with (
-        reporting_errors(),
-        Recommender(Catalog.load(catalog), store=open_store(existing(store), read_only=read_only)) as found,
-    ):
-        yield found
+    with reporting_errors():
+        settings = load_settings({"catalog": catalog, "store": store}, config)
+        with make_recommender(settings, open_store(existing(store), read_only=read_only)) as recommender:
+            yield recommender
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slatewise.cli.console import print_json, stdout
-from slatewise.cli.store import DEFAULT_STORE, CatalogDirectory, StoreUrl, opened
+from slatewise.cli.store import DEFAULT_STORE, CatalogDirectory, Config, StoreUrl, opened
 
 if TYPE_CHECKING:
     from slatewise.attention_fit import Estimate
@@ -21,6 +21,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 def fit(
     catalog: CatalogDirectory,
     store: StoreUrl = DEFAULT_STORE,
+    config: Config = None,
     save: Annotated[bool, typer.Option(help="Save the fit in the store, for services to follow.")] = True,
     json: Json = False,
 ) -> None:
@@ -28,7 +29,7 @@ def fit(
 
     Services with attention = curve follow what is saved. Stop a SQLite service first, or use --no-save.
     """
-    with opened(store, catalog, read_only=not save) as recommender:
+    with opened(store, catalog, config, read_only=not save) as recommender:
         fitted = recommender.fit_attention(save=save)
     if json:
         print_json(asdict(fitted))
@@ -43,10 +44,12 @@ def _shown(estimate: "Estimate") -> str:
     return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
 
 
-def replay(catalog: CatalogDirectory, store: StoreUrl = DEFAULT_STORE, json: Json = False) -> None:
+def replay(
+    catalog: CatalogDirectory, store: StoreUrl = DEFAULT_STORE, config: Config = None, json: Json = False
+) -> None:
     """Choose every slate of the log again and compare item by item; fail if one differs. Also while a service runs."""
     counts, different = Counter[str](), list[dict[str, Any]]()
-    with opened(store, catalog, read_only=True) as recommender:
+    with opened(store, catalog, config, read_only=True) as recommender:
         for one in recommender.replay():
             is_different = one.obstacle is None and not one.is_same
             counts[one.obstacle or ("different items" if is_different else "the same items")] += 1

@@ -94,8 +94,8 @@ class Recommender:
     clock : callable
         Returns the time in seconds since 1970.
     attention : Attention or "curve"
-        What an item without a reaction means, where clients do not say what was seen. "curve" follows what was last
-        fitted from the log of the store.
+        What an item without a reaction means, where clients do not say what was seen; by default what is safe for most
+        audiences, `slatewise.evidence.SERVICE_DEFAULT`. "curve" follows what was last fitted from the log of the store.
     half_life : float
         Days after which evidence counts half; infinite by default. Only for policies whose state is a sum.
     repeat_after : float
@@ -138,7 +138,7 @@ class Recommender:
                 f"attention is {attention!r}; give an Attention, or {FOLLOW_FIT!r} to follow the latest fit"
             )
         self._follows_fit = isinstance(attention, str)
-        rule = SERVICE_DEFAULT if isinstance(attention, str) else attention or Attention()
+        rule = attention if isinstance(attention, Attention) else SERVICE_DEFAULT
         self._rules = LearningRules(rule, half_life, repeat_after, event_kinds(events or {}))
         self.reward_wait = reward_wait
         opened = open_store(store) if isinstance(store, str) else store

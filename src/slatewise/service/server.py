@@ -36,6 +36,7 @@ from slatewise.service.metrics import SHARED_DIRECTORY
 from slatewise.service.places import Places
 from slatewise.service.settings import BadSettingsError, Settings, is_loopback
 from slatewise.service.state import ServiceState
+from slatewise.store import Store
 
 KEEP_ALIVE = 65
 """Seconds for which an idle connection is kept: longer than reverse proxies do, so that they hang up first."""
@@ -89,12 +90,12 @@ def allow_files(connections: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if unlimited else min(wanted, most), most))
 
 
-def make_recommender(settings: Settings) -> Recommender:
-    """Load the catalog and open the store."""
+def make_recommender(settings: Settings, store: Store | None = None) -> Recommender:
+    """Load the catalog and open the store, unless one is given."""
     return Recommender(
         Catalog.load(settings.catalog),
         settings.policy_shares(),
-        settings.store.get_secret_value(),
+        store or settings.store.get_secret_value(),
         seed=settings.seed,
         reward_wait=settings.reward_wait,
         attention=settings.attention_rule(),
