@@ -17,8 +17,8 @@ import psutil
 import pytest
 import uvicorn
 
+from slatewise.service.connection_limits import RESERVED_FOR_HEALTH, ConnectionLimits
 from slatewise.service.http_protocol import GuardedProtocol
-from slatewise.service.places import EXTRA_PLACES, Places
 from tests.support.serving import Server, key_file, local, small_catalog
 
 pytestmark = pytest.mark.process
@@ -222,13 +222,13 @@ def test_one_deadline_covers_head_and_body(guarded: tuple[Server, str]) -> None:
 
 
 class Small(GuardedProtocol):
-    """Few places; the tests set how many."""
+    """Few connections; the tests set how many."""
 
 
 @pytest.fixture
 def busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, threading.Event]]:
-    """The port of a service with four places, two per address, and an event: before it is set, slates take forever."""
-    monkeypatch.setattr(Small, "places", Places(4, 2))
+    """The port of a service for four connections, two per address, and an event: until it is set, slates wait."""
+    monkeypatch.setattr(Small, "limits", ConnectionLimits(4, 2))
     go_on = threading.Event()
     with local(tmp_path) as service:
         preview_of = service.recommender.preview_of
@@ -274,7 +274,7 @@ def test_when_all_are_being_served_others_may_still_ask_for_health(busy: tuple[i
         assert status(stack.enter_context(ask(port, "127.0.0.3", CATALOG))) == 200
 
 
-def test_one_address_does_not_take_all_places(busy: tuple[int, threading.Event]) -> None:
+def test_one_address_does_not_take_all_connections(busy: tuple[int, threading.Event]) -> None:
     port, go_on = busy
     with ExitStack() as stack:
         served = [stack.enter_context(ask(port, "127.0.0.1", SLATE)) for _ in range(2)]
@@ -299,58 +299,58 @@ def test_who_keeps_the_service_waiting_longest_goes_first(busy: tuple[int, threa
         assert status(slow) == 503
 
 
-class Guest:
-    def __init__(self, places: Places) -> None:
-        self.places, self.gone = places, False
+class FakeConnection:
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits, self.gone = limits, False
 
     def hang_up(self, status: bytes) -> None:
         assert status.startswith(b"503")
         self.gone = True
-        self.places.leave(self)
+        self.limits.remove(self)
 
 
 def test_the_address_with_most_connections_waiting_loses_one() -> None:
-    places = Places(4, 3)
-    few, many = [Guest(places)], [Guest(places) for _ in range(3)]
-    for host, guests in (("10.0.0.1", few), ("10.0.0.2", many)):
-        assert not any(places.enter(guest, host) for guest in guests)
-    places.serve(many[0])
-    newcomer = Guest(places)
-    assert not places.enter(newcomer, "10.0.0.3")
-    assert [guest.gone for guest in few + many] == [False, False, True, False]
-    places.wait(many[0])
-    assert not places.enter(Guest(places), "10.0.0.2")
-    assert [guest.gone for guest in few + many] == [False, False, True, True]
+    limits = ConnectionLimits(4, 3)
+    few, many = [FakeConnection(limits)], [FakeConnection(limits) for _ in range(3)]
+    for host, connections in (("10.0.0.1", few), ("10.0.0.2", many)):
+        assert not any(limits.add(connection, host) for connection in connections)
+    limits.mark_served(many[0])
+    newcomer = FakeConnection(limits)
+    assert not limits.add(newcomer, "10.0.0.3")
+    assert [connection.gone for connection in few + many] == [False, False, True, False]
+    limits.mark_waiting(many[0])
+    assert not limits.add(FakeConnection(limits), "10.0.0.2")
+    assert [connection.gone for connection in few + many] == [False, False, True, True]
 
 
-def test_places_are_never_exceeded_and_all_given_back() -> None:
-    places, random = Places(20, 8), Random(7)
-    guests: list[Guest] = []
+def test_limits_are_never_exceeded_and_nothing_is_left() -> None:
+    limits, random = ConnectionLimits(20, 8), Random(7)
+    connections: list[FakeConnection] = []
     for _ in range(5_000):
-        guests = [guest for guest in guests if not guest.gone]
-        move = random.choice([places.serve, places.wait, places.leave])
-        if guests and random.random() < 0.4:
-            guest = random.choice(guests)
-            move(guest)
-            guest.gone = move == places.leave
+        connections = [connection for connection in connections if not connection.gone]
+        move = random.choice([limits.mark_served, limits.mark_waiting, limits.remove])
+        if connections and random.random() < 0.4:
+            connection = random.choice(connections)
+            move(connection)
+            connection.gone = move == limits.remove
         else:
-            guests.append(Guest(places))
-            places.enter(guests[-1], f"10.0.0.{random.randrange(5)}")
-        assert len(places.of) <= 20
-        assert len(places.extra) <= EXTRA_PLACES
-        counts = Counter(address.name for address in places.of.values())
+            connections.append(FakeConnection(limits))
+            limits.add(connections[-1], f"10.0.0.{random.randrange(5)}")
+        assert len(limits.of) <= 20
+        assert len(limits.reserved) <= RESERVED_FOR_HEALTH
+        counts = Counter(address.name for address in limits.of.values())
         assert max(counts.values(), default=0) <= 8
-        assert {name: address.connected for name, address in places.addresses.items()} == counts
-    for guest in guests:
-        places.leave(guest)
-        places.leave(guest)
-    assert (places.of, places.extra, places.addresses) == ({}, {}, {})
+        assert {name: address.connected for name, address in limits.addresses.items()} == counts
+    for connection in connections:
+        limits.remove(connection)
+        limits.remove(connection)
+    assert (limits.of, limits.reserved, limits.addresses) == ({}, {}, {})
 
 
 def test_an_address_of_ipv6_is_a_whole_network() -> None:
-    places = Places(10, 1)
-    assert not places.enter(Guest(places), "2001:db8::1")
-    [address] = places.addresses.values()
+    limits = ConnectionLimits(10, 1)
+    assert not limits.add(FakeConnection(limits), "2001:db8::1")
+    [address] = limits.addresses.values()
     address.waiting.clear()
-    assert places.enter(Guest(places), "2001:db8::2%eth0")
-    assert not places.enter(Guest(places), "2001:db8:0:1::1")
+    assert limits.add(FakeConnection(limits), "2001:db8::2%eth0")
+    assert not limits.add(FakeConnection(limits), "2001:db8:0:1::1")

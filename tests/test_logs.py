@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from slatewise.service import line_writer
-from slatewise.service.line_writer import MAX_AT_ONCE, MAX_LINES, LineWriter
-from slatewise.service.logs import Log, LogStream
+from slatewise.service import logs
+from slatewise.service.logs import MAX_AT_ONCE, MAX_LINES, LineWriter, Log, LogStream
 from tests.support.serving import Server, small_catalog
 
 
@@ -131,7 +130,7 @@ def test_lines_are_written_whole_in_order_and_together() -> None:
 
 def test_who_logs_never_waits_and_what_does_not_fit_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the reader stands still; what fits is written when it goes on."""
-    monkeypatch.setattr(line_writer, "CLOSE_TIMEOUT", 0.2)
+    monkeypatch.setattr(logs, "CLOSE_TIMEOUT", 0.2)
     sink, counted = Sink(), [0]
     writer = LineWriter(sink.write)
     writer.on_drop = lambda number: counted.append(number)

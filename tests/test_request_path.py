@@ -10,7 +10,8 @@ from tests.conftest import ROOT
 
 pytestmark = pytest.mark.process
 
-MAX_FILES = 21
+MAX_FILES = {"slate": 23, "feedback": 20}
+"""The goal is 20 for both; a slate also learns from what was seen, which takes evidence.py and learning.py."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 def test_a_request_takes_part_in_few_files(files: dict[str, list[str]], request_kind: str, known: set[str]) -> None:
     """The known files show that the profile sees every thread: the loop's, the workers' and the writer's."""
     assert known <= set(files[request_kind])
-    assert len(files[request_kind]) <= MAX_FILES, files[request_kind]
+    assert len(files[request_kind]) <= MAX_FILES[request_kind], files[request_kind]
 
 
 def test_feedback_needs_no_policy(files: dict[str, list[str]]) -> None:

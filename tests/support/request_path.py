@@ -22,6 +22,8 @@ from slatewise.service.settings import Settings
 from tests.support.serving import small_catalog
 
 PACKAGE = str(Path(slatewise.__file__).parent)
+SWEEPER = "slatewise-sweeper"
+"""The thread that closes expired slates; it belongs to no request."""
 SETTLE_SECONDS = 0.3
 """What happens after a response, such as the line in the log, belongs to its request."""
 
@@ -35,6 +37,8 @@ class Profile:
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         code = frame.f_code
+        if threading.current_thread().name == SWEEPER:
+            return
         if self.is_recording and event == "call" and code.co_filename.startswith(PACKAGE):
             self.files.add(os.path.relpath(code.co_filename, PACKAGE))
 

@@ -1,10 +1,10 @@
-"""Connections that cannot be held for nothing: requests arrive in time, responses are read, places are limited."""
+"""Connections that cannot be held for nothing: requests arrive in time, responses are read, their number is limited."""
 
 import asyncio
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from slatewise.service.places import ARRIVAL, Arrival, Places
+from slatewise.service.connection_limits import ARRIVAL, Arrival, ConnectionLimits
 
 MAX_HEAD = 32_768
 MAX_DRAINED = 16 << 20
@@ -16,17 +16,17 @@ class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol, which by itself waits forever for requests, and for clients that do not read.
 
     request_timeout: seconds in which a request must arrive, head and body; write_timeout: seconds for which a client
-    may not read; places: how many connections there may be, shared by all of them.
+    may not read; limits: how many connections there may be, shared by all of them.
     """
 
     request_timeout = 10.0
     write_timeout = 30.0
-    places = Places(1000, 500)
+    limits = ConnectionLimits(1000, 500)
     transport: "ResponseTransport"
     in_head = False
     head_size = 0
     arrival = Arrival(is_whole=True)
-    is_extra = False
+    is_reserved = False
     request_timer: asyncio.TimerHandle | None = None
     write_timer: asyncio.TimerHandle | None = None
 
@@ -34,12 +34,12 @@ class GuardedProtocol(HttpToolsProtocol):
         """Take a place, and start waiting for the first request."""
         super().connection_made(transport)
         self.transport = ResponseTransport(transport, self.loop)
-        self.is_extra = self.places.enter(self, self.client[0] if self.client else "")
+        self.is_reserved = self.limits.add(self, self.client[0] if self.client else "")
         self._start_request_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave the place and stop all timers, uvicorn's too: it keeps the one of a connection that was reset."""
-        self.places.leave(self)
+        self.limits.remove(self)
         self._stop_request_timer()
         self._stop_write_timer()
         self._unset_keepalive_if_required()
@@ -66,7 +66,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is complete, and a body may follow."""
         self.in_head, self.head_size = False, 0
-        self.arrival = self.transport.arrival = Arrival(is_extra=self.is_extra)
+        self.arrival = self.transport.arrival = Arrival(is_reserved=self.is_reserved)
         self.scope[ARRIVAL] = self.arrival  # type: ignore[literal-required]
         super().on_headers_complete()
 
@@ -75,27 +75,27 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_message_complete()
         self.arrival.is_whole = True
         self._stop_request_timer()
-        self.places.serve(self)
+        self.limits.mark_served(self)
 
     def on_response_complete(self) -> None:
         """From now on the service waits for the client, unless it has sent the next request already."""
         super().on_response_complete()
         if self.cycle.response_complete or not self.arrival.is_whole:
-            self.places.wait(self)
+            self.limits.mark_waiting(self)
         if self.transport.is_lingering:
             self.flow.resume_reading()
 
     def pause_writing(self) -> None:
         """The client does not read: give it some time."""
         super().pause_writing()
-        self.places.wait(self)
+        self.limits.mark_waiting(self)
         self._start_write_timer()
 
     def resume_writing(self) -> None:
         """The client reads again."""
         self._stop_write_timer()
         if not self.cycle.response_complete:
-            self.places.serve(self)
+            self.limits.mark_served(self)
         super().resume_writing()
 
     def timeout_keep_alive_handler(self) -> None:
@@ -104,7 +104,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def hang_up(self, status: bytes) -> None:
         """Close the connection, and say why if that cannot be mistaken for the response to an earlier request."""
-        self.places.leave(self)
+        self.limits.remove(self)
         if self._is_silent() and not self.transport.is_closing():
             self.transport.write(REJECTION % status)
         self.transport.close_now()

@@ -9,9 +9,9 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from slatewise.service.connection_limits import ARRIVAL, Arrival
 from slatewise.service.errors import BUSY, HOST, INTERNAL, MALFORMED, MEDIA_TYPE, RETRY, ProblemError, problem_of
 from slatewise.service.logs import RECORD, RequestRecord
-from slatewise.service.places import ARRIVAL, Arrival
 from slatewise.service.settings import Settings
 from slatewise.service.state import ServiceState
 
@@ -58,7 +58,7 @@ class RequestMiddleware:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", record.request_id.encode()), *HEADERS]
-                if arrival.is_extra or not arrival.is_whole:
+                if arrival.is_reserved or not arrival.is_whole:
                     message["headers"].append(CLOSE)
             await send(message)
 
@@ -99,7 +99,7 @@ class HeadCheck:
         """Return what is wrong with the head of a request, if anything; health can be asked for in any case."""
         if scope["path"].startswith("/health/"):
             return None
-        if scope[ARRIVAL].is_extra:
+        if scope[ARRIVAL].is_reserved:
             return ProblemError(BUSY, "Nothing was recorded; try again.", RETRY)
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if not (len(hosts) == 1 and self.knows(hosts[0])):

@@ -29,11 +29,11 @@ from slatewise.catalog import Catalog
 from slatewise.catalog.model_files import read_manifest
 from slatewise.recommender import Recommender
 from slatewise.service.app import create_app
+from slatewise.service.connection_limits import ConnectionLimits
 from slatewise.service.http_protocol import GuardedProtocol
 from slatewise.service.keys import KeyRing
 from slatewise.service.logs import JsonHandler, Log, LogStream
 from slatewise.service.metrics import SHARED_DIRECTORY
-from slatewise.service.places import Places
 from slatewise.service.settings import BadSettingsError, Settings, is_loopback
 from slatewise.service.state import ServiceState
 from slatewise.store import Store
@@ -116,7 +116,7 @@ def make_app(settings: Settings, recommender: Recommender) -> Starlette:
     logging.basicConfig(handlers=[JsonHandler(state.log)], level=logging.WARNING, force=True)
     sys.stderr = LogStream(state.log)
     GuardedProtocol.request_timeout = settings.request_timeout
-    GuardedProtocol.places = Places(settings.connections, settings.connections_per_address)
+    GuardedProtocol.limits = ConnectionLimits(settings.connections, settings.connections_per_address)
     return app
 
 
