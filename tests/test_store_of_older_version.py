@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from slatewise.catalog import Catalog
+from slatewise.evidence import Attention
 from slatewise.recommender import Recommender, state_codec
 from slatewise.recommender.profile import SAVE_EVERY
 from slatewise.store import open_store
@@ -63,7 +64,8 @@ def catalog(tmp_path: Path) -> Catalog:
 
 @pytest.fixture
 def recommender(store_url: str, catalog: Catalog) -> Iterator[Recommender]:
-    with Recommender(catalog, EXPECTED["shares"], store_url) as opened:
+    """The old version took everything on a slate as seen."""
+    with Recommender(catalog, EXPECTED["shares"], store_url, attention=Attention()) as opened:
         yield opened
 
 
