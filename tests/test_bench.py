@@ -92,7 +92,9 @@ def tiny() -> Callable[[str], dict[str, Any]]:
     return of
 
 
-@pytest.mark.parametrize("group", TINY)
+@pytest.mark.parametrize(
+    "group", [pytest.param(name, marks=pytest.mark.slow) if name == "startup" else name for name in TINY]
+)
 def test_a_group_measures_exactly_its_figures(group: str, tiny: Callable[[str], dict[str, Any]]) -> None:
     figures = tiny(group)
     names = {name for name in figures if not name.startswith("growth.")}

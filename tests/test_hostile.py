@@ -348,6 +348,7 @@ def faults(operation: Any, mode: GenerationMode) -> None:
     probe()
 
 
+@pytest.mark.slow
 def test_no_generated_request_breaks_the_service(tmp_path: Path) -> None:
     with local(tmp_path, rate=0, allowed_hosts="testserver") as service:
         schema = schemathesis.openapi.from_asgi("/openapi.json", service.app)

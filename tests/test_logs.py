@@ -55,6 +55,7 @@ def dropped(server: Server) -> float:
         return float(number)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES.keys())
 def test_a_log_that_cannot_be_written_stops_nothing(shop: Path, trouble: Callable[[], int]) -> None:

@@ -90,6 +90,7 @@ def test_tuning_uses_the_grid_of_the_plug_in(gems: dict[str, str]) -> None:
     assert sorted(row["options"]["popularity"] for row in tried) == [0.5, 0.7, 1.0]
 
 
+@pytest.mark.slow
 def test_run_knows_a_plug_in_also_in_other_processes(gems: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "gems.toml").write_text(EXPERIMENT)
     command: list[str | Path] = [
@@ -110,6 +111,7 @@ def test_run_knows_a_plug_in_also_in_other_processes(gems: dict[str, str], tmp_p
     assert json.loads(description.read_text())["plugins"] == {"hidden-gems": "slatewise-gems 1.0"}
 
 
+@pytest.mark.slow
 def test_reproduce_and_report_compare_a_plug_in(gems: dict[str, str], tmp_path: Path) -> None:
     options: list[str | Path] = [
         "--data",

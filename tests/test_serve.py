@@ -190,6 +190,7 @@ def test_the_curl_session_of_the_guide_works(server: Server) -> None:
     assert '"clicks":1' in done.stdout
 
 
+@pytest.mark.slow
 def test_two_workers_on_postgresql_act_as_one(tmp_path: Path) -> None:
     """They share state, count together, and follow each other to a new catalogue; stopping stops both."""
     small_catalog().save(tmp_path / "catalog")
@@ -218,6 +219,7 @@ def test_two_workers_on_postgresql_act_as_one(tmp_path: Path) -> None:
         assert server.logged().count('"stopped"') == 2
 
 
+@pytest.mark.slow
 def test_workers_do_not_outlive_a_supervisor_that_was_killed(tmp_path: Path) -> None:
     """kill -9 of the supervisor: both workers stop, and the port is free for the next."""
     small_catalog().save(tmp_path / "catalog")

@@ -112,6 +112,7 @@ def test_an_opening_that_is_interrupted_leaves_a_store_that_opens(
     check_all(crashed)
 
 
+@pytest.mark.slow
 def test_a_reader_that_holds_up_the_checkpoint_of_an_opening_does_no_harm(crashed: Path) -> None:
     """The id stays in the WAL; the ids before are still valid."""
     reader = apsw.Connection(str(crashed))

@@ -11,6 +11,8 @@ from tests.browser.test_seen import PHONE, sent
 from tests.conftest import missing
 from tests.support.visitor import Visitor
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["axe"]
 
 BOXES = "all => all.map((one) => JSON.stringify(one.getBoundingClientRect()))"

@@ -11,6 +11,8 @@ from playwright.sync_api import Error, Page, Request, Route, ViewportSize, expec
 from tests.browser.conftest import Visit
 from tests.support.visitor import Visitor
 
+pytestmark = pytest.mark.slow
+
 PHONE = ViewportSize(width=390, height=844)
 IN_VIEW = """() => {
     const end = innerHeight - document.querySelector(".action").offsetHeight;

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Route, expect
 
 from tests.browser.conftest import Visit
@@ -23,6 +24,7 @@ def test_a_reload_keeps_the_slate_and_the_likes(visit: Visit) -> None:
     assert someone.liked() == [1, 3]
 
 
+@pytest.mark.slow
 def test_two_tabs_are_one_person(visit: Visit) -> None:
     one = visit()
     other = Visitor(one.page.context.new_page(), one.server)
@@ -83,6 +85,7 @@ def test_likes_made_offline_are_sent_later(visit: Visit) -> None:
     assert someone.recorded()[slate["slate_id"]] == {slate["items"][0]["id"], slate["items"][1]["id"]}
 
 
+@pytest.mark.slow
 def test_the_server_dies_and_comes_back_and_no_like_is_lost(visit: Visit, tmp_path: Path) -> None:
     small_catalog().save(tmp_path / "catalog")
     with Server(tmp_path) as server:

@@ -67,6 +67,7 @@ def verified(place: Place) -> int:
     return subprocess.run([*command, "--catalog", str(place.catalog)], check=False, capture_output=True).returncode  # noqa: S603
 
 
+@pytest.mark.slow
 def test_the_checks_of_beliefs_agree_and_can_disagree(place: Place, catalog: Catalog) -> None:
     service, notes = start(place), Notes()
     with Caller(place) as caller:

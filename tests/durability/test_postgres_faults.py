@@ -18,6 +18,8 @@ from tests.support.postgres_proxy import Proxy, proxy_to
 from tests.support.serving import local, small_catalog
 from tests.support.store_rows import at_once, do, emptied, one_more
 
+pytestmark = pytest.mark.slow
+
 N_WRITES = 8
 FOREVER = 600.0
 
