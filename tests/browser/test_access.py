@@ -89,6 +89,7 @@ def reach(visitor: Visitor, selector: str) -> None:
     raise AssertionError(f"{selector} cannot be reached")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "screen"), [("light", DESKTOP), ("dark", PHONE)])
 def test_nothing_serious_is_found(visit: Visit, axe: str, scheme: Any, screen: Any) -> None:
     someone = visit(viewport=screen, color_scheme=scheme)

@@ -16,6 +16,7 @@ def look_at_everything(visitor: Visitor) -> None:
     visitor.page.wait_for_function("() => JSON.parse(localStorage['slatewise.session']).seen.length === 10")
 
 
+@pytest.mark.slow
 def test_who_likes_science_fiction_gets_more_of_it_and_still_variety(visit: Visit, has_films: bool) -> None:
     if not has_films:
         missing("the real data (ml-100k.zip)")
