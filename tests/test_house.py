@@ -67,6 +67,6 @@ def test_files_speak_of_the_project_only() -> None:
     assert [name for name in read if OUTSIDE.search((ROOT / name).read_text(encoding="utf-8"))] == []
 
 
-@pytest.mark.parametrize("bad", ["/".join(["..", "shared"]), "--index-url https://here.example"])
+@pytest.mark.parametrize("bad", ["/".join(["..", "shared"]), " ".join(["--index-url", "https://here.example"])])
 def test_the_check_for_places_outside_can_fail(bad: str) -> None:
     assert OUTSIDE.search(bad)
