@@ -29,8 +29,7 @@ def take(browser: Browser, address: str, name: str, width: int, height: int) -> 
         page.wait_for_function(SETTLED, arg=f"Slate {number}")
         page.locator("#slate[aria-busy=false]").wait_for()
     like(page, most=2)
-    if width < 500:
-        page.evaluate(FIRST_CARD)
+    page.evaluate(FIRST_CARD if width < 500 else "() => scrollTo(0, 0)")
     page.mouse.move(0, 0)
     page.wait_for_timeout(1_000)
     page.screenshot(path=IMAGES / f"{name}.png")
