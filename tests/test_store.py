@@ -76,6 +76,11 @@ def test_numbers_come_back_to_the_last_bit(store: Store) -> None:
     assert [(row.created_at, row.variety) for row in everything(store, "u")[1]] == [(v, v) for v in values]
 
 
+def test_an_unknown_variety_comes_back_as_unknown(store: Store) -> None:
+    do(store, methodcaller("add_slate", slate("u", 0, variety=None)))
+    assert everything(store, "u")[1][0].variety is None
+
+
 def test_what_is_not_there_is_none(store: Store) -> None:
     fill(store, ["u"])
     assert store.read(lambda t: (t.slate("no"), t.slate_of_request("u", "no"), t.event("u", "no"))) == (None,) * 3
@@ -241,8 +246,8 @@ def test_an_event_id_is_recorded_once(store: Store) -> None:
 def sums(counts: list[PolicyCounts]) -> list[float]:
     """The fields of PolicyTotals, by loops."""
     columns = [[float(value) for value in column] for column in zip(*map(astuple, counts), strict=True)]
-    slates, shown, clicks, variety = columns
-    pairs = [(shown, shown), (clicks, clicks), (clicks, shown), (slates, slates), (variety, variety), (variety, slates)]
+    _, shown, clicks, variety, varied = columns
+    pairs = [(shown, shown), (clicks, clicks), (clicks, shown), (varied, varied), (variety, variety), (variety, varied)]
     products = [sum(a * b for a, b in zip(*pair, strict=True)) for pair in pairs]
     return [len(counts), *map(sum, columns), *products]
 
@@ -252,18 +257,17 @@ def test_totals_are_the_sums_over_users(store: Store) -> None:
     counts: dict[tuple[str, str], PolicyCounts] = {}
     for _ in range(60):
         user, policy = f"user {generator.randrange(7)}", generator.choice(["dc2b", "EASE", "popular"])
-        more = PolicyCounts(1, generator.randrange(11), generator.randrange(5), generator.random())
+        counted = (1, generator.randrange(11), generator.randrange(5), generator.random(), generator.randrange(2))
+        more = PolicyCounts(*counted)
         before = counts.get((user, policy), PolicyCounts())
-        counts[user, policy] = PolicyCounts(
-            before.slates + 1, before.shown + more.shown, before.clicks + more.clicks, before.variety + more.variety
-        )
+        counts[user, policy] = PolicyCounts(*map(sum, zip(astuple(before), counted, strict=True)))
         do(store, methodcaller("count", user, policy, more))
     totals = store.read(lambda t: t.totals())
     assert [one.policy for one in totals] == ["EASE", "dc2b", "popular"]
     for one in totals:
         expected = sums([count for (_, name), count in counts.items() if name == one.policy])
         assert astuple(one)[1:] == pytest.approx(expected, rel=1e-12)
-        assert [type(value) for value in astuple(one)[1:]] == [int] * 4 + [float] * 7
+        assert [type(value) for value in astuple(one)[1:]] == [int] * 4 + [float] * 8
 
 
 def test_expired_slates_come_oldest_first(store: Store) -> None:

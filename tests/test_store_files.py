@@ -8,11 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
-from slatewise.store import StoreError, StoreUnavailableError
+from slatewise.store import StoreError, StoreUnavailableError, sqlite_files
 from slatewise.store.protocol import StoreUncertainError
 from slatewise.store.sqlite import SqliteStore
+from slatewise.store.sqlite_checkpoints import Checkpoints
 from slatewise.store.sqlite_files import OwnedFiles
 from slatewise.store.sqlite_writer import SqliteWriter
 from tests.support.store_rows import do, fill, one_more
@@ -58,6 +60,21 @@ def test_a_hard_link_does_not_make_a_second_store(store: SqliteStore, path: Path
         store.health()
     other.unlink()
     assert store.health()["kind"] == "sqlite"
+
+
+def test_without_a_look_at_links_and_the_lock_of_the_database_there_are_two_owners(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: by another name the same database belongs to somebody else, too."""
+    assert store.health()["kind"] == "sqlite"
+    other = path.with_name("other.db")
+    other.hardlink_to(path)
+    monkeypatch.setattr(sqlite_files, "_refuse_links", lambda *_: None)
+    with pytest.raises(StoreUnavailableError, match="another path"):
+        OwnedFiles(other)
+    monkeypatch.setattr(sqlite_files, "_locked_database", sqlite_files._open)
+    OwnedFiles(other).release()
+    other.unlink()
 
 
 def test_the_database_itself_is_locked(path: Path, tmp_path: Path) -> None:
@@ -140,6 +157,50 @@ def test_a_store_that_does_not_look_acknowledges_what_is_lost(
     again = SqliteStore.open(str(path))
     assert list(again.users()) == []
     again.close()
+
+
+def other_store(path: Path) -> bytes:
+    store = SqliteStore.open(str(path.with_name("other.db")))
+    fill(store, ["other"])
+    store.close()
+    return path.with_name("other.db").read_bytes()
+
+
+OVERWRITTEN: dict[str, Callable[[Path], bytes]] = {
+    "by another store": other_store,
+    "by nothing": lambda _: b"",
+    "by noise": lambda _: b"noise" * 10_000,
+}
+
+
+@pytest.mark.parametrize("content", OVERWRITTEN.values(), ids=list(OVERWRITTEN))
+def test_nothing_is_acknowledged_into_a_file_that_was_overwritten(
+    store: SqliteStore, path: Path, content: Callable[[Path], bytes]
+) -> None:
+    """It is the same file, with another content; `cp` does that."""
+    path.write_bytes(content(path))
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            do(store, one_more("u"))
+
+
+def test_checkpoints_are_not_taken_for_other_content(store: SqliteStore, path: Path) -> None:
+    """The control: what we write to the file ourselves changes it, too."""
+    writer, before = store._writer, path.stat()
+    assert writer is not None
+    do(store, one_more("v"))
+    writer.between_commits(lambda connection: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)).result()
+    assert (path.stat().st_mtime_ns, path.stat().st_size) != (before.st_mtime_ns, before.st_size)
+    assert do(store, one_more("v")) == 2
+
+
+def test_a_store_that_does_not_look_into_its_file_acknowledges_what_is_lost(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: the same store without the look."""
+    monkeypatch.setattr(Checkpoints, "is_database_ours", lambda _: True)
+    path.write_bytes(other_store(path))
+    do(store, one_more("lost"))
 
 
 def test_writing_resumes_when_the_same_file_is_back(store: SqliteStore, path: Path) -> None:

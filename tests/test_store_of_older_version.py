@@ -1,13 +1,9 @@
 """A store and a catalog written by an older slatewise open and serve; tests/fixtures/write_store.py wrote them."""
 
-import json
 import shutil
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 
 from slatewise.catalog import Catalog
@@ -15,45 +11,16 @@ from slatewise.evidence import Attention
 from slatewise.recommender import Recommender, state_codec
 from slatewise.recommender.profile import SAVE_EVERY
 from slatewise.store import open_store
-from slatewise.store.migrations import MIGRATIONS
-from tests.support.postgres import Server
+from tests.support.old_store import EXPECTED, FIXTURE, USERS, copied_store
 from tests.support.recommending import folded, ids, loaded_profile, stored_belief
-from tests.support.store_rows import emptied
-
-FIXTURE = Path(__file__).parent / "fixtures" / "store_of_4c27cee"
-EXPECTED: dict[str, Any] = json.loads((FIXTURE / "expected.json").read_text(encoding="utf-8"))
-USERS: dict[str, dict[str, Any]] = EXPECTED["users"]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A copy of the old store, in either database."""
-    path = tmp_path / "slates.db"
-    connection = sqlite3.connect(path)
-    connection.executescript((FIXTURE / "store.sql").read_text(encoding="utf-8"))
-    if request.param == "sqlite":
-        yield f"sqlite:///{path}"
-    else:
-        server = request.getfixturevalue("postgres_server")
-        copy_to_postgres(connection, server)
-        yield server.url
-        emptied(server, tables_too=True)
-    connection.close()
-
-
-def copy_to_postgres(old: sqlite3.Connection, server: Server) -> None:
-    """Write the rows of an old store into tables that version 1 of the schema made."""
-    with psycopg.connect(emptied(server, tables_too=True)) as connection:
-        connection.execute("CREATE SCHEMA slatewise; SET search_path = slatewise")
-        connection.execute(MIGRATIONS[0]["postgresql"])
-        connection.execute("CREATE TABLE schema_version (version BIGINT NOT NULL)")
-        connection.execute("INSERT INTO schema_version VALUES (1)")
-        for table in ("users", "beliefs", "slates", "answers", "counts"):
-            cursor = old.execute(f"SELECT * FROM {table}")  # noqa: S608
-            names = [column[0] for column in cursor.description if column[0] != "arrival"]
-            places = ", ".join("%s" for _ in names)
-            rows = old.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall()  # noqa: S608
-            connection.cursor().executemany(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})", rows)  # noqa: S608
+    server = request.getfixturevalue("postgres_server") if request.param == "postgresql" else None
+    with copied_store(tmp_path, server) as url:
+        yield url
 
 
 @pytest.fixture

@@ -196,8 +196,7 @@ def test_a_server_that_goes_away_is_said_and_its_return_noticed(store: PostgresS
 def test_who_waits_too_long_for_a_user_is_told(
     url: str, monkeypatch: pytest.MonkeyPatch, postgres_server: Server
 ) -> None:
-    settings = "slatewise.store.postgres_connection.SETTINGS"
-    monkeypatch.setattr(settings, ("SET search_path = slatewise", "SET lock_timeout = '100ms'"))
+    monkeypatch.setattr("slatewise.store.postgres_batch.PATIENCE", "SET LOCAL lock_timeout = '100ms'")
     hasty = PostgresStore.open(url)
     do(hasty, one_more("u"))
     with psycopg.connect(postgres_server.url) as connection:
@@ -284,6 +283,15 @@ def test_several_processes_may_make_the_tables_at_once(postgres_server: Server) 
     store = PostgresStore.open(url)
     fill(store, ["u"])
     store.close()
+
+
+def test_whoever_waited_for_a_migration_sees_it_at_any_isolation_level(postgres_server: Server) -> None:
+    """A snapshot taken before the wait would show the tables as they were, and they would be made again."""
+    url = emptied(postgres_server, tables_too=True)
+    strict = f"{url}?options=-c%20default_transaction_isolation%3Drepeatable%5C%20read"
+    at_once([lambda: PostgresStore.open(strict).close()] * 4)
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT count(*) FROM slatewise.schema_version").fetchall() == [(1,)]
 
 
 def test_an_old_store_is_brought_up_to_date(store: PostgresStore, url: str, postgres_server: Server) -> None:

@@ -10,6 +10,7 @@ import pytest
 from slatewise.store import StoreDamagedError, StoreError, sqlite_start, sqlite_writer
 from slatewise.store.sqlite import SqliteStore
 from slatewise.store.sqlite_backup import NO_LIMIT, back_up
+from slatewise.store.sqlite_checkpoints import Checkpoints
 from slatewise.store.sqlite_files import OwnedFiles
 from tests.support.store_rows import do, fill, one_more
 
@@ -145,7 +146,9 @@ def test_a_database_that_is_overwritten_while_it_is_in_use_is_noticed(backup: Pa
 def test_a_checkpoint_does_not_copy_into_another_database(
     backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Even if the writer does not notice."""
     monkeypatch.setattr(sqlite_writer, "CHECKPOINT_PAGES", 10)
+    monkeypatch.setattr(Checkpoints, "is_database_ours", lambda _: True)
     store = SqliteStore.open(str(tmp_path / "life" / "slates.db"))
     overwrite(store.path, backup)
     with pytest.raises(StoreDamagedError, match="replaced"):

@@ -9,7 +9,15 @@ import psycopg
 import psycopg.sql
 
 from slatewise.store import Store
-from slatewise.store.protocol import BeliefRecord, EventRecord, FeedbackRecord, SlateRecord, Transaction, UserRecord
+from slatewise.store.protocol import (
+    BeliefRecord,
+    EventRecord,
+    FeedbackRecord,
+    ItemRecord,
+    SlateRecord,
+    Transaction,
+    UserRecord,
+)
 from tests.support.postgres import Server
 
 NASTY = [
@@ -46,6 +54,13 @@ def event(user: str, number: int, **changes: Any) -> EventRecord:
     given = {"item": (number, "ü\n")[number % 2], "kind": "rating", "value": -0.1 - 0.2, "at": 1e9 + number / 3}
     given |= {"received_at": 2e9 + number / 7, "position": number}
     return EventRecord(**{"event_id": f"event {number} of {user}", "user": user, **given, **changes})
+
+
+def item(number: int, **changes: Any) -> ItemRecord:
+    """An item with a bit of everything; its vector is one of float32."""
+    given = {"title": f"ü {number}", "categories": ("A", "B|C"), "vector": (0.5, -0.25), "published_at": 0.1 + 0.2}
+    attributes = {"price": 0.1 + 0.2, "tags": ["x", "ü"], "new": True, "since": {"time": 1.5}, "brand": None}
+    return ItemRecord(**{"item": number, "attributes": attributes, "updated_at": 1e9, **given, **changes})
 
 
 def user_row(user: str) -> UserRecord:
@@ -117,9 +132,10 @@ def at_once(jobs: list[Callable[[], Any]]) -> None:
 def emptied(server: Server, *, tables_too: bool = False) -> str:
     """Remove all rows of the store on a server, or its tables too, which is slower; return where it was."""
     with psycopg.connect(server.url) as connection:
-        if tables_too or connection.execute("SELECT to_regclass('slatewise.fits')").fetchall()[0][0] is None:
+        if tables_too or connection.execute("SELECT to_regclass('slatewise.item_rates')").fetchall()[0][0] is None:
             connection.execute("SET client_min_messages = warning; DROP SCHEMA IF EXISTS slatewise CASCADE")
         else:
-            for table in ("users", "beliefs", "slates", "feedback", "events", "counts", "fits"):
+            connection.execute("UPDATE slatewise.item_table SET version = 0, categories = '[]'")
+            for table in ("users", "beliefs", "slates", "feedback", "events", "counts", "fits", "items", "item_rates"):
                 connection.execute(psycopg.sql.SQL("DELETE FROM slatewise.{}").format(psycopg.sql.Identifier(table)))
     return server.url

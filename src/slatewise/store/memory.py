@@ -1,9 +1,10 @@
 """A store in memory: for tests and first steps; nothing survives the process. The plain twin of the others."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import astuple, dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from slatewise.store.protocol import START, Arrival, Result, StoreError, StoreUnavailableError, Transaction
@@ -14,6 +15,10 @@ from slatewise.store.records import (
     EventRecord,
     FeedbackRecord,
     FitRecord,
+    ItemId,
+    ItemRate,
+    ItemRecord,
+    ItemTable,
     PolicyCounts,
     PolicyTotals,
     SlateRecord,
@@ -33,6 +38,9 @@ class MemoryTables:
     events: dict[tuple[str, str], EventRecord] = field(default_factory=dict)
     fits: dict[str, FitRecord] = field(default_factory=dict)
     counts: dict[tuple[str, str], PolicyCounts] = field(default_factory=dict)
+    items: dict[ItemId, ItemRecord] = field(default_factory=dict)
+    state_of_items: dict[str, ItemTable] = field(default_factory=dict)
+    item_rates: dict[tuple[ItemId, str], ItemRate] = field(default_factory=dict)
     undo: list[Callable[[], Any]] = field(default_factory=list)
 
     def put(self, table: dict[Any, Any], key: Any, row: Any) -> None:
@@ -169,6 +177,53 @@ class MemoryTables:
         """Insert or replace a fit."""
         self.put(self.fits, fit.name, fit)
 
+    def item_table(self) -> ItemTable:
+        """Return the version of the item table and its categories."""
+        return self.state_of_items.get("", ItemTable())
+
+    def put_items(self, items: Sequence[ItemRecord], version: int | None = None) -> int:
+        """Insert or replace items; return the version of the table, which grows unless nothing changed."""
+        before = self.item_table()
+        version = before.version + 1 if version is None else version
+        for item in items:
+            known = self.items.get(item.item)
+            if known is None or not known.has_same_content(item):
+                self.put(self.items, item.item, _changed(known, item, len(self.items) + 1, version))
+        if all(self.items[item.item].version <= before.version for item in items):
+            return before.version
+        names = dict.fromkeys([*before.categories, *(name for item in items for name in item.categories or ())])
+        self.put(self.state_of_items, "", ItemTable(version, tuple(names)))
+        return version
+
+    def item(self, item: ItemId) -> ItemRecord | None:
+        """Return one item of the item table."""
+        return self.items.get(item)
+
+    def items_since(self, after: tuple[int, int], limit: int) -> list[ItemRecord]:
+        """Return items by version and number, after a pair of these."""
+        later = (row for row in self.items.values() if (row.version, row.number) > after)
+        return sorted(later, key=lambda row: (row.version, row.number))[:limit]
+
+    def items_by_number(self, after: int, limit: int) -> list[ItemRecord]:
+        """Return items in the order of their first appearance, after a number."""
+        later = (row for row in self.items.values() if row.number > after)
+        return sorted(later, key=lambda row: row.number)[:limit]
+
+    def add_rates(self, shard: str, more: Mapping[ItemId, ItemRate]) -> None:
+        """Add to what is known about how items do."""
+        for item, one in more.items():
+            before = astuple(self.item_rates.get((item, shard), ItemRate()))
+            self.put(self.item_rates, (item, shard), ItemRate(*map(sum, zip(before, astuple(one), strict=True))))
+
+    def rates(self, shards: str = "") -> dict[ItemId, ItemRate]:
+        """Return how items do, summed over some shards."""
+        totals: dict[ItemId, ItemRate] = {}
+        kept = {key: one for key, one in self.item_rates.items() if key[1].startswith(shards)}
+        for (item, _), one in kept.items():
+            before = astuple(totals.get(item, ItemRate()))
+            totals[item] = ItemRate(*map(sum, zip(before, astuple(one), strict=True)))
+        return totals
+
     def _add(self, table: dict[Any, Any], event: FeedbackRecord | EventRecord) -> None:
         if (event.user, event.event_id) in table:
             raise StoreError("there is an event of this user with this event_id already")
@@ -208,6 +263,10 @@ class MemoryStore:
         tables = self.tables
         return iter(self.read(lambda _: _users(tables)))
 
+    def sweeping(self) -> AbstractContextManager[bool]:
+        """Return a context: expired slates are always for this process to close, as no other uses the store."""
+        return nullcontext(True)
+
     def vacuum(self) -> None:
         """Do nothing: deleted rows leave no trace in memory."""
 
@@ -238,6 +297,15 @@ def _arrival(row: FeedbackRecord | EventRecord) -> Arrival:
     return row.received_at, row.event_id
 
 
+def _changed(known: ItemRecord | None, item: ItemRecord, number: int, version: int) -> ItemRecord:
+    """Return an item as it is kept after a change that makes this version of the table."""
+    if known is None:
+        return replace(item, number=number, version=version, content_version=version)
+    is_same = (known.title, known.categories, known.vector) == (item.title, item.categories, item.vector)
+    content_version = known.content_version if is_same else version
+    return replace(item, number=known.number, version=version, content_version=content_version)
+
+
 def _restore(table: dict[Any, Any], before: dict[Any, Any], whole: bool) -> None:
     """Put rows back; the whole table, in its old order, if one was removed."""
     if whole:
@@ -265,10 +333,11 @@ def _totals(policy: str, counts: list[PolicyCounts]) -> PolicyTotals:
         shown=int(total("shown")),
         clicks=int(total("clicks")),
         variety=total("variety"),
+        varied=total("varied"),
         shown_squared=total("shown", "shown"),
         clicks_squared=total("clicks", "clicks"),
         clicks_shown=total("clicks", "shown"),
-        slates_squared=total("slates", "slates"),
+        varied_squared=total("varied", "varied"),
         variety_squared=total("variety", "variety"),
-        variety_slates=total("variety", "slates"),
+        variety_varied=total("variety", "varied"),
     )

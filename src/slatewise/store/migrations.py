@@ -140,6 +140,46 @@ MIGRATIONS: list[dict[str, str]] = [
             );
         """,
     },
+    {
+        "sqlite": """
+            CREATE TABLE item_table (
+                id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, categories TEXT NOT NULL
+            );
+            INSERT INTO item_table VALUES (1, 0, '[]');
+            CREATE TABLE items (
+                number INTEGER PRIMARY KEY, item TEXT NOT NULL UNIQUE, title TEXT, categories TEXT,
+                attributes TEXT NOT NULL, vector BLOB, available INTEGER NOT NULL, published_at REAL,
+                checksum INTEGER NOT NULL, version INTEGER NOT NULL, content_version INTEGER NOT NULL,
+                updated_at REAL NOT NULL
+            );
+            CREATE INDEX items_by_version ON items (version, number);
+            CREATE TABLE item_rates (
+                item TEXT NOT NULL, shard TEXT NOT NULL, seen REAL NOT NULL, clicked REAL NOT NULL,
+                explained REAL NOT NULL, PRIMARY KEY (item, shard)
+            ) WITHOUT ROWID;
+            ALTER TABLE counts ADD COLUMN varied INTEGER NOT NULL DEFAULT 0;
+            UPDATE counts SET varied = slates;
+        """,
+        "postgresql": """
+            CREATE TABLE item_table (
+                id BIGINT PRIMARY KEY CHECK (id = 1), version BIGINT NOT NULL, categories TEXT NOT NULL
+            );
+            INSERT INTO item_table VALUES (1, 0, '[]');
+            CREATE TABLE items (
+                number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item TEXT COLLATE "C" NOT NULL UNIQUE,
+                title TEXT, categories TEXT, attributes TEXT NOT NULL, vector BYTEA, available BIGINT NOT NULL,
+                published_at DOUBLE PRECISION, checksum BIGINT NOT NULL, version BIGINT NOT NULL,
+                content_version BIGINT NOT NULL, updated_at DOUBLE PRECISION NOT NULL
+            );
+            CREATE INDEX items_by_version ON items (version, number);
+            CREATE TABLE item_rates (
+                item TEXT COLLATE "C" NOT NULL, shard TEXT COLLATE "C" NOT NULL, seen DOUBLE PRECISION NOT NULL,
+                clicked DOUBLE PRECISION NOT NULL, explained DOUBLE PRECISION NOT NULL, PRIMARY KEY (item, shard)
+            );
+            ALTER TABLE counts ADD COLUMN varied BIGINT NOT NULL DEFAULT 0;
+            UPDATE counts SET varied = slates;
+        """,
+    },
 ]
 
 

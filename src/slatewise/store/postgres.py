@@ -4,21 +4,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from psycopg.sql import SQL, Identifier
 
+from slatewise.store import statements
 from slatewise.store.postgres_batch import PostgresTransaction, commit_jobs, lock_patiently, measure_by_writing
 from slatewise.store.postgres_connection import Address, connect_for_maintenance, migrate, translated
 from slatewise.store.postgres_errors import ConnectionLostError
 from slatewise.store.postgres_pool import ConnectionPool
-from slatewise.store.postgres_session import Session
+from slatewise.store.postgres_session import Session, Statement
 from slatewise.store.postgres_writer import PostgresWriter
 from slatewise.store.protocol import Result, StoreError, StoreUnavailableError, Transaction
 from slatewise.store.rows import Values
 
-MAX_READERS = 8
+MAX_READERS = 11
+"""The worker threads of a service, those that serve its operators, and the one that closes expired slates."""
 USERS_PER_READ = 1_000
 SECONDS_FOR_TURN = 5.0
 """How long a reader waits until there are fewer than MAX_READERS others."""
@@ -27,6 +30,9 @@ PROOF_AGE = 1.0
 """Seconds for which a committed write proves that others can be committed, too."""
 SIZE_AGE = 10.0
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+SWEEP_LOCK = 0x736C6177
+TRY_TO_SWEEP = f"SELECT pg_try_advisory_xact_lock({SWEEP_LOCK})::int"
+IF_UNKNOWN = " WHERE NOT EXISTS (SELECT 1 FROM users WHERE user_id = ? AND version <> '')"
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'slatewise' ORDER BY tablename"
 READ_ONLY = "the store was opened for reading only"
 
@@ -69,6 +75,22 @@ class PostgresStore:
             yield from page
             last = page[-1] if page else last
 
+    @contextmanager
+    def sweeping(self) -> Iterator[bool]:
+        """Yield whether no other process sweeps; until the end of the context, none does.
+
+        The lock is that of a transaction: the server ends it if this process or its connection does not.
+        """
+        with self._pool.session() as session, translated(self.address.where):
+            try:
+                session.send(BEGIN_READING)
+                yield session.rows(session.send(TRY_TO_SWEEP)) == [(1,)]
+                session.send("ROLLBACK")
+                session.sync(wait=False)
+            except BaseException:
+                session.roll_back()
+                raise
+
     def vacuum(self) -> None:
         """Rewrite the tables while everybody else waits. The server's own WAL and backups are not touched."""
         if self._writer is None or self._is_closed:
@@ -107,11 +129,12 @@ class PostgresStore:
     def _read_once(self, job: Callable[[PostgresTransaction], Result]) -> Result:
         def execute(sql: str, parameters: Values) -> list[Values]:
             with translated(self.address.where):
-                return session.rows(session.send(sql, parameters))
+                return reader.rows(sql, parameters)
 
         with self._pool.session() as session, translated(self.address.where):
             try:
                 session.send(BEGIN_READING)
+                reader = _Reader(session)
                 result = job(PostgresTransaction(execute))
                 session.send("ROLLBACK")
                 session.sync(wait=False)
@@ -146,6 +169,28 @@ class PostgresStore:
             raise
         except StoreError:
             pass
+
+
+class _Reader:
+    """Reads rows; what is asked next about a user who is not known is sent along, to save a round trip."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._ahead: dict[Values, Statement] = {}
+
+    def rows(self, sql: str, parameters: Values) -> list[Values]:
+        """Return the rows of a statement."""
+        if sql == statements.N_LOGGED and (rows := self._counted(parameters)):
+            return rows
+        statement = self._session.send(sql, parameters)
+        if sql == statements.FIND_USER:
+            asked = parameters * 3
+            self._ahead[asked] = self._session.send(statements.N_LOGGED + IF_UNKNOWN, asked + parameters)
+        return self._session.rows(statement)
+
+    def _counted(self, parameters: Values) -> list[Values]:
+        statement = self._ahead.pop(parameters, None)
+        return [] if statement is None else self._session.rows(statement)
 
 
 def _refused() -> Future[Any]:

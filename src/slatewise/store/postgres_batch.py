@@ -26,15 +26,18 @@ Lock = Callable[[Execute, str], list[Values]]
 BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 LOCK_UNLESS_LOCKED = statements.LOCK_USER + " SKIP LOCKED"
 CLAIM_UNLESS_LOCKED = statements.CLAIM_USER.replace("DO UPDATE SET user_id = excluded.user_id", "DO NOTHING")
-LOCKING = {statements.LOCK_USER, statements.CLAIM_USER, LOCK_UNLESS_LOCKED, CLAIM_UNLESS_LOCKED}
+CLAIMING = {statements.CLAIM_USER, CLAIM_UNLESS_LOCKED}
+LOCKING = {statements.LOCK_USER, LOCK_UNLESS_LOCKED, *CLAIMING}
+OWNER = "(SELECT user_id FROM slates WHERE slate_id = ?)"
+LOCK_OWNER = LOCK_UNLESS_LOCKED.replace("user_id = ?", f"user_id = {OWNER}")
 NOBODY = secrets.token_hex(200)
 """The id of a user who cannot exist, because it is too long; another one in every process."""
 SIZE = (
     "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
     " WHERE relnamespace = 'slatewise'::regnamespace AND relkind = 'r'"
 )
-HURRY = "SET LOCAL lock_timeout = '100ms'"
-"""For the rare wait that remains: for another process that is just inserting the same user."""
+PATIENCE = "SET LOCAL lock_timeout = '3s'"
+"""For those who wait for a user; others wait only for another process that is just inserting the same one."""
 
 
 class PostgresTransaction(SqlTransaction):
@@ -84,8 +87,8 @@ def commit_jobs(session: Session, where: str, jobs: Sequence[Run], lock: Lock) -
     is_committing = False
     try:
         session.send(BEGIN_WRITING)
-        if lock is lock_if_free:
-            session.send(HURRY)
+        if lock is not lock_if_free:
+            session.send(PATIENCE)
         outcomes = _Batch(session, where, lock).run(jobs)
         is_committing = True
         done = session.send("COMMIT")
@@ -131,7 +134,11 @@ class _Batch:
 
 
 class _Task:
-    """One job of a batch. What it has read before it locks its user is read again with the lock, in one round trip."""
+    """One job of a batch. What it has read before it locks its user is read again with the lock, in one round trip.
+
+    The same goes for what it will ask about a user who was not known before. A job that begins by looking for a slate,
+    as feedback does, will lock its user and look again; that is sent along, too.
+    """
 
     def __init__(self, batch: _Batch, job: Run) -> None:
         self.outcome = Outcome()
@@ -140,6 +147,8 @@ class _Task:
         self._locked: list[str] = []
         self._reads: list[tuple[str, Values]] = []
         self._ahead: dict[tuple[str, Values], Statement] = {}
+        self._early: tuple[Values, Statement, Statement] | None = None
+        """The id of a slate, the row of its user, locked, and the slate as it is since then."""
 
     def run(self) -> None:
         """Run the job and keep its outcome; a row that was inserted only to be locked goes if the job failed."""
@@ -148,35 +157,62 @@ class _Task:
             self._batch.session.send(statements.RELEASE_USER, (user,))
 
     def _execute(self, sql: str, parameters: Values) -> list[Values]:
+        try:
+            return self._rows(sql, parameters)
+        except (psycopg.Error, UnicodeEncodeError):
+            with translated(self._batch.where):
+                raise
+
+    def _rows(self, sql: str, parameters: Values) -> list[Values]:
         session = self._batch.session
-        with translated(self._batch.where):
-            statement = self._ahead.pop((sql, parameters), None) or session.send(sql, parameters)
-            if sql in LOCKING:
-                self._ahead = {read: session.send(*read) for read in self._reads}
-            elif sql.startswith("SELECT"):
-                self._reads.append((sql, parameters))
-            else:
-                self._ahead.clear()
-            if not returns_rows(sql):
-                return []
-            if statement.result is None:
-                self._batch.hub.switch()
-            return session.rows(statement)
+        statement = self._ahead.pop((sql, parameters), None) or session.send(sql, parameters)
+        if sql == statements.FIND_SLATE and not self._reads and not self._locked:
+            self._early = (parameters, session.send(LOCK_OWNER, parameters), session.send(sql, parameters))
+        if sql in LOCKING:
+            counts = [(statements.N_LOGGED, 3 * parameters[:1])] if sql in CLAIMING else []
+            self._ahead = {read: session.send(*read) for read in (*self._reads, *counts)}
+        elif sql.startswith("SELECT"):
+            self._reads.append((sql, parameters))
+        else:
+            self._ahead.clear()
+        if not returns_rows(sql):
+            return []
+        if statement.result is None:
+            self._batch.hub.switch()
+        return session.rows(statement)
 
     def _lock(self, execute: Execute, user: str) -> list[Values]:
-        self._wait_for_turn(user)
-        row = self._batch.lock(execute, user)
+        is_first = self._wait_for_turn(user)
+        row = (self._locked_early(user) if is_first else []) or self._batch.lock(execute, user)
         self._locked.append(user)
         return row
 
-    def _wait_for_turn(self, user: str) -> None:
-        """Let the jobs of this batch that locked the same user before come to their end."""
+    def _locked_early(self, user: str) -> list[Values]:
+        """Return the row of a user if it was locked along with the first look for a slate."""
+        early, self._early = self._early, None
+        if early is None:
+            return []
+        slate, locked, again = early
+        with translated(self._batch.where):
+            rows = self._batch.session.rows(locked)
+        if [row[0] for row in rows] != [user]:
+            return []
+        self._ahead = {(statements.FIND_SLATE, slate): again}
+        return rows
+
+    def _wait_for_turn(self, user: str) -> bool:
+        """Let the jobs of this batch that locked the same user before come to their end; return whether there was none.
+
+        What was read before they ended may be out of date.
+        """
         current, owners = greenlet.getcurrent(), self._batch.owners
+        is_first = user not in owners
         while not (owner := owners.setdefault(user, current)).dead and owner is not current:
             if any(locked > user for locked in self._locked):
                 raise StoreError("a job must lock its users in the order of their ids")
             self._batch.hub.switch()
         owners[user] = current
+        return is_first
 
 
 def _attempt(transaction: SqlTransaction, job: Run) -> Outcome:

@@ -16,7 +16,7 @@ from slatewise.store.protocol import StoreError
 SETTINGS = (
     "SET search_path = slatewise",
     "SET statement_timeout = '4s'",
-    "SET lock_timeout = '3s'",
+    "SET lock_timeout = '100ms'",
     "SET idle_in_transaction_session_timeout = '60s'",
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
 )
@@ -66,6 +66,7 @@ def connect(address: Address, read_only: bool) -> Session:
 def connect_for_maintenance(address: Address) -> psycopg.Connection[tuple[Any, ...]]:
     """Open one connection on which statements may take as long as they need."""
     connection = psycopg.connect(address.conninfo, autocommit=True)
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # what others did meanwhile must be seen
     connection.execute("SET search_path = slatewise")
     return connection
 

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any
 
 import psycopg
-from psycopg.pq import ConnStatus, ExecStatus, Format, TransactionStatus
+from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from slatewise.store.postgres_errors import ServerSilentError
@@ -24,6 +24,7 @@ from slatewise.store.rows import Values
 
 MAX_SILENCE = 5.0
 """Seconds to wait for a response to what was sent; then the connection is closed."""
+FAILED = {int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPELINE_ABORTED)}
 DECODERS: dict[int, Callable[[bytes], Any]] = {
     17: lambda text: bytes.fromhex(text[2:].decode()),  # bytea
     20: int,  # bigint
@@ -56,7 +57,7 @@ class Session:
         self._libpq = connection.pgconn
         self._prepared: dict[str, bytes] = {}
         self._pending: deque[Statement] = deque()
-        self._is_flushed = True
+        self._is_flushed = self._is_sent = True
         self._libpq.nonblocking = 1
         self._libpq.enter_pipeline_mode()
 
@@ -67,11 +68,12 @@ class Session:
             name = self._prepared[sql] = b"s%d" % len(self._prepared)
             self._libpq.send_prepare(name, _numbered(sql))
             self._pending.append(Statement())
-        formats = [Format.BINARY if isinstance(value, bytes) else Format.TEXT for value in parameters]
-        self._libpq.send_query_prepared(name, [_encoded(value) for value in parameters], formats)
+        values = [_encoded(value) for value in parameters]
+        formats = [int(type(value) is bytes) for value in parameters] if bytes in map(type, parameters) else None
+        self._libpq.send_query_prepared(name, values, formats)
         statement = Statement()
         self._pending.append(statement)
-        self._is_flushed = False
+        self._is_flushed = self._is_sent = False
         return statement
 
     def rows(self, statement: Statement) -> list[Values]:
@@ -79,7 +81,7 @@ class Session:
         if statement.result is None:
             if not self._is_flushed:
                 self._libpq.send_flush_request()
-                self._is_flushed = True
+                self._is_flushed, self._is_sent = True, False
             self._receive(statement)
         return _rows(statement.result)
 
@@ -87,10 +89,11 @@ class Session:
         """End a series of statements, of which none runs if one before it failed; fail if one did."""
         self._libpq.pipeline_sync()
         self._pending.append(Statement())
+        self._is_sent = False
         if wait:
             self._receive(self._pending[-1])
         else:
-            self._libpq.flush()
+            self._is_sent = self._libpq.flush() == 0
 
     def roll_back(self) -> None:
         """End the transaction after an error, whatever is still on its way; close the session if that fails."""
@@ -115,6 +118,7 @@ class Session:
         for sql in (b"ROLLBACK", b"DEALLOCATE ALL"):
             self._libpq.send_query_params(sql, None)
         self._libpq.pipeline_sync()
+        self._is_sent = False
         self._pending.extend([Statement(), Statement(), Statement(), Statement()])
         last = self._pending[-1]
         while last.result is None:
@@ -125,7 +129,7 @@ class Session:
         until = time.monotonic() + MAX_SILENCE
         while wanted.result is None:
             result = self._receive_one(until)
-            if result is not None and result.status in (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED):
+            if result is not None and result.status in FAILED:
                 if self._libpq.status == ConnStatus.BAD:
                     raise psycopg.OperationalError(result.get_error_message())
                 raise psycopg.errors.error_from_result(result)
@@ -140,16 +144,16 @@ class Session:
 
     def _wait_for_result(self, until: float) -> None:
         """Send what is not sent yet, and wait until there is a result; give up a server that stays silent."""
-        is_flushed = self._libpq.flush() == 0
+        self._is_sent = self._is_sent or self._libpq.flush() == 0
         while self._libpq.is_busy():
             poll = select.poll()
-            poll.register(self._libpq.socket, select.POLLIN | (0 if is_flushed else select.POLLOUT))
+            poll.register(self._libpq.socket, select.POLLIN | (0 if self._is_sent else select.POLLOUT))
             if not poll.poll(max(0.0, 1000.0 * (until - time.monotonic()))):
                 self.was_silent = True
                 self.close()
                 raise ServerSilentError(f"no response within {MAX_SILENCE:g} seconds")
             self._libpq.consume_input()
-            is_flushed = self._libpq.flush() == 0
+            self._is_sent = self._is_sent or self._libpq.flush() == 0
 
 
 def _rows(result: PGresult | None) -> list[Values]:
@@ -169,11 +173,10 @@ def _encoded(value: Any) -> bytes | None:
     """Return a value in PostgreSQL's text format, or bytes as they are."""
     if value is None or isinstance(value, bytes):
         return value
-    if isinstance(value, str):
-        if "\0" in value:
-            raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-        return value.encode()
-    return str(value).encode()
+    text = str(value)
+    if "\0" in text:
+        raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+    return text.encode()
 
 
 @cache

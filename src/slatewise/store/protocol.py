@@ -1,7 +1,8 @@
 """What a store promises: slates, feedback and events are the log; beliefs are a cache that carries a checksum."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from slatewise.store.records import (
@@ -14,6 +15,9 @@ from slatewise.store.records import (
     FeedbackRecord,
     FitRecord,
     ItemId,
+    ItemRate,
+    ItemRecord,
+    ItemTable,
     PolicyCounts,
     PolicyTotals,
     SlateRecord,
@@ -25,6 +29,7 @@ __all__ = [
     "OPEN",
     "START",
     "WITHDRAWN",
+    "WRITER_OF_ITEMS",
     "Arrival",
     "BeliefRecord",
     "Choice",
@@ -32,6 +37,9 @@ __all__ = [
     "FeedbackRecord",
     "FitRecord",
     "ItemId",
+    "ItemRate",
+    "ItemRecord",
+    "ItemTable",
     "PolicyCounts",
     "PolicyTotals",
     "Result",
@@ -50,6 +58,8 @@ Result = TypeVar("Result")
 
 Arrival = tuple[float, str]
 """The time at which an event arrived, and its id: events of a user are ordered by these."""
+WRITER_OF_ITEMS = ""
+"""Who is locked while items are written; no user has this id."""
 START: Arrival = (float("-inf"), "")
 """Before anything in a log; (time, "") is before everything that arrived at that time or later."""
 
@@ -175,6 +185,31 @@ class Transaction(Protocol):
     def save_fit(self, fit: FitRecord) -> None:
         """Insert or replace a fit."""
 
+    def item_table(self) -> ItemTable:
+        """Return the version of the item table and its categories; cheap."""
+
+    def put_items(self, items: Sequence[ItemRecord], version: int | None = None) -> int:
+        """Insert or replace items; return the version of the table, which grows unless nothing changed.
+
+        It grows by 1, unless it is given, as for a table that is restored. Other writers of items wait until the
+        transaction ends.
+        """
+
+    def item(self, item: ItemId) -> ItemRecord | None:
+        """Return one item of the item table."""
+
+    def items_since(self, after: tuple[int, int], limit: int) -> list[ItemRecord]:
+        """Return items by version and number, after a pair of these: what changed since a version comes first."""
+
+    def items_by_number(self, after: int, limit: int) -> list[ItemRecord]:
+        """Return items in the order of their first appearance, after a number."""
+
+    def add_rates(self, shard: str, more: Mapping[ItemId, ItemRate]) -> None:
+        """Add to what is known about how items do; writers with different shards do not wait for each other."""
+
+    def rates(self, shards: str = "") -> dict[ItemId, ItemRate]:
+        """Return how items do, summed over all shards, or over those whose names begin like this."""
+
 
 class Store(Protocol):
     """Keeps slates, feedback and beliefs."""
@@ -191,6 +226,9 @@ class Store(Protocol):
 
     def users(self) -> Iterator[str]:
         """Iterate over the ids of all users."""
+
+    def sweeping(self) -> AbstractContextManager[bool]:
+        """Return a context in which no other process closes expired slates, or False if another is doing so now."""
 
     def vacuum(self) -> None:
         """Return unused space to the system and leave no trace of forgotten users."""

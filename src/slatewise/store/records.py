@@ -1,7 +1,7 @@
-"""What a store keeps, as plain records: the log (slates, feedback, events), users, beliefs, counts and fits."""
+"""What a store keeps, as plain records: the log (slates, feedback, events), users, beliefs, counts, fits, items."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 ItemId = int | str
@@ -16,8 +16,8 @@ OPEN, CLOSED, WITHDRAWN = "open", "closed", "withdrawn"
 class SlateRecord:
     """A slate as it was shown, number `number` of its user, counted from 0; items by id as of that day's catalog.
 
-    `variety` is the mean of 1 − Jaccard similarity over its pairs of items. Times are seconds since 1970. A client
-    that sent a `request_id` gets the same slate for the same request.
+    `variety` is the mean of 1 − similarity over its pairs of items, None if unknown. Times are seconds since 1970. A
+    client that sent a `request_id` gets the same slate for the same request.
     """
 
     slate_id: str
@@ -27,7 +27,7 @@ class SlateRecord:
     catalog: str
     policy: str
     items: tuple[ItemId, ...]
-    variety: float
+    variety: float | None
     status: str = OPEN
     closed_at: float | None = None
     request_id: str | None = None
@@ -133,13 +133,66 @@ class FitRecord:
 
 
 @dataclass(frozen=True)
+class ItemRecord:
+    """An item of the item table; where it has no title or no categories, those of the catalog count.
+
+    attributes: text, numbers, booleans, lists and {"time": seconds since 1970}, ready for JSON; vector: of float32
+    numbers; published_at: not offered before. The store sets the rest: number orders items by their first appearance,
+    version is that of the table after the last change, content_version that after the last change of title, categories
+    or vector.
+    """
+
+    item: ItemId
+    title: str | None = None
+    categories: tuple[str, ...] | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    vector: tuple[float, ...] | None = None
+    available: bool = True
+    published_at: float | None = None
+    updated_at: float = 0.0
+    number: int = 0
+    version: int = 0
+    content_version: int = 0
+
+    def has_same_content(self, other: "ItemRecord") -> bool:
+        """Return whether two records say the same about an item."""
+        return self.content() == other.content()
+
+    def content(self) -> tuple[Any, ...]:
+        """Return what a client says about the item."""
+        described = (self.title, self.categories, self.attributes, self.vector)
+        return (self.item, *described, self.available, self.published_at)
+
+
+@dataclass(frozen=True)
+class ItemTable:
+    """The state of the item table: its version grows with each change, its categories are in order of appearance."""
+
+    version: int = 0
+    categories: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ItemRate:
+    """How an item did with everybody who saw it, as sums: how often, how much clicked, how much tastes explain."""
+
+    seen: float = 0.0
+    clicked: float = 0.0
+    explained: float = 0.0
+
+
+@dataclass(frozen=True)
 class PolicyCounts:
-    """What happened to one user under one policy: closed slates, items on them, clicks, summed variety."""
+    """What happened to one user under one policy: closed slates, items on them, clicks, summed variety.
+
+    `varied` counts the slates whose variety is known.
+    """
 
     slates: int = 0
     shown: int = 0
     clicks: int = 0
     variety: float = 0.0
+    varied: int = 0
 
 
 @dataclass(frozen=True)
@@ -152,9 +205,10 @@ class PolicyTotals:
     shown: int
     clicks: int
     variety: float
+    varied: float
     shown_squared: float
     clicks_squared: float
     clicks_shown: float
-    slates_squared: float
+    varied_squared: float
     variety_squared: float
-    variety_slates: float
+    variety_varied: float

@@ -31,7 +31,8 @@ SelectUser = Callable[[Execute, str], list[Values]]
 Logged = tuple[int, int, int]
 """The numbers of slates, feedback events and events from elsewhere in the log of a user."""
 
-_to_json = json.JSONEncoder(separators=(",", ":")).encode
+to_json = json.JSONEncoder(separators=(",", ":")).encode
+"""Writes a value as JSON without spaces."""
 
 RESTORE = "restore the store from a backup; `slatewise store verify` says what else is damaged"
 FEEDBACK = "answers"
@@ -39,6 +40,8 @@ FEEDBACK = "answers"
 FIRST_COLUMNS = {"users": 5, "slates": 10, FEEDBACK: 7}
 """How many columns a row had in version 1 of the schema."""
 CHECKSUM_DIGITS = 16
+UNKNOWN = -1.0
+"""What is written for a variety that is not known: the column takes no null."""
 
 
 def checksum(table: str, values: Values, blob: bytes = b"") -> int:
@@ -55,19 +58,20 @@ def checksum(table: str, values: Values, blob: bytes = b"") -> int:
 
 def slate_values(row: SlateRecord) -> Values:
     """Return the columns of a slate in the order of its fields, and the checksum."""
-    closed_at = None if row.closed_at is None else _real(row.closed_at)
-    shown = (row.catalog, row.policy, _to_json(row.items), _real(row.variety))
-    head = (row.slate_id, row.user, row.number, _real(row.created_at), *shown)
+    closed_at = None if row.closed_at is None else finite(row.closed_at)
+    variety = UNKNOWN if row.variety is None else finite(row.variety)
+    shown = (row.catalog, row.policy, to_json(row.items), variety)
+    head = (row.slate_id, row.user, row.number, finite(row.created_at), *shown)
     values = (*head, row.status, closed_at, row.request_id)
     return (*values, checksum("slates", values))
 
 
 def slate_record(values: Values) -> SlateRecord:
     """Return the slate in these columns; fail if they do not match their checksum."""
-    if not _is_intact("slates", values):
+    if not is_intact("slates", values):
         raise StoreDamagedError(f"slate {values[0]!r} does not match its checksum; {RESTORE}")
     slate_id, user, number, created_at, catalog, policy, items, variety, status, closed_at, request_id, _ = values
-    shown = (catalog, policy, _ids(items), variety)
+    shown = (catalog, policy, _ids(items), None if variety == UNKNOWN else variety)
     return SlateRecord(slate_id, user, number, created_at, *shown, status, closed_at, request_id)
 
 
@@ -75,7 +79,7 @@ def choice_text(choice: Choice | None, user: str, number: int) -> str | None:
     """Return how a slate was chosen as JSON after a checksum of its own; it is read apart from the slate."""
     if choice is None:
         return None
-    content = _to_json(choice)
+    content = to_json(choice)
     return _digits(checksum("choices", (user, number, content))) + content
 
 
@@ -90,39 +94,39 @@ def choice_of(text: str, user: str, number: int) -> Choice:
 
 def feedback_values(row: FeedbackRecord) -> Values:
     """Return the columns of a feedback event in the order of its fields, and the checksum."""
-    lists = (_to_json(row.clicked), _to_json(row.retracted))
-    head = (row.event_id, row.slate_id, row.user, *lists, int(row.final), _real(row.received_at))
-    seen = None if row.seen is None else _to_json(row.seen)
+    lists = (to_json(row.clicked), to_json(row.retracted))
+    head = (row.event_id, row.slate_id, row.user, *lists, int(row.final), finite(row.received_at))
+    seen = None if row.seen is None else to_json(row.seen)
     values = (
         *head,
         seen,
-        _to_json(row.values) if row.values else None,
-        _to_json(row.disliked) if row.disliked else None,
+        to_json(row.values) if row.values else None,
+        to_json(row.disliked) if row.disliked else None,
     )
     return (*values, checksum(FEEDBACK, values))
 
 
 def feedback_record(values: Values) -> FeedbackRecord:
     """Return the feedback event in these columns; fail if they do not match their checksum."""
-    if not _is_intact(FEEDBACK, values):
+    if not is_intact(FEEDBACK, values):
         raise StoreDamagedError(f"feedback {values[0]!r} on slate {values[1]!r} does not match its checksum; {RESTORE}")
     event_id, slate_id, user, clicked, retracted, final, received_at, seen, graded, disliked, _ = values
     said = (_ids(clicked), _ids(retracted), bool(final), received_at, None if seen is None else _ids(seen))
-    pairs = tuple((item, value) for item, value in json.loads(graded or "[]"))
-    return FeedbackRecord(event_id, slate_id, user, *said, pairs, _ids(disliked or "[]"))
+    pairs = tuple((item, value) for item, value in json.loads(graded)) if graded else ()
+    return FeedbackRecord(event_id, slate_id, user, *said, pairs, _ids(disliked) if disliked else ())
 
 
 def event_values(row: EventRecord) -> Values:
     """Return the columns of an event from elsewhere in the order of its fields, and the checksum."""
-    value = None if row.value is None else _real(row.value)
-    head = (row.event_id, row.user, _to_json(row.item), row.kind, value)
-    values = (*head, _real(row.at), _real(row.received_at), row.position)
+    value = None if row.value is None else finite(row.value)
+    head = (row.event_id, row.user, to_json(row.item), row.kind, value)
+    values = (*head, finite(row.at), finite(row.received_at), row.position)
     return (*values, checksum("events", values))
 
 
 def event_record(values: Values) -> EventRecord:
     """Return the event from elsewhere in these columns; fail if they do not match their checksum."""
-    if not _is_intact("events", values):
+    if not is_intact("events", values):
         raise StoreDamagedError(f"event {values[0]!r} does not match its checksum; {RESTORE}")
     event_id, user, item, kind, value, at, received_at, position, _ = values
     return EventRecord(event_id, user, json.loads(item), kind, value, at, received_at, position)
@@ -131,14 +135,14 @@ def event_record(values: Values) -> EventRecord:
 def user_values(row: UserRecord, logged: Logged) -> Values:
     """Return the columns of a user, with the numbers of rows in the log, and the checksum."""
     n_slates, n_feedback, n_events = logged
-    later = (_real(row.updated_at) or None, n_events or None)
+    later = (finite(row.updated_at) or None, n_events or None)
     values = (row.user, row.version, row.n_slates, n_slates, n_feedback, *later)
     return (*values, checksum("users", values))
 
 
 def user_record(values: Values) -> tuple[UserRecord, Logged] | None:
     """Return the user in these columns and the numbers of log rows; None if the checksum does not match."""
-    if not _is_intact("users", values):
+    if not is_intact("users", values):
         return None
     user, version, n_slates, logged_slates, logged_feedback, updated_at, logged_events, _ = values
     return UserRecord(user, version, n_slates, updated_at or 0.0), (logged_slates, logged_feedback, logged_events or 0)
@@ -161,14 +165,14 @@ def belief_record(values: Values) -> BeliefRecord | None:
 
 def fit_values(row: FitRecord) -> Values:
     """Return the columns of a fit, and the checksum."""
-    values = (row.name, _real(row.fitted_at), _to_json(row.content))
+    values = (row.name, finite(row.fitted_at), to_json(row.content))
     return (*values, checksum("fits", values))
 
 
 def fit_record(values: Values) -> FitRecord | None:
     """Return the fit in these columns; None if the checksum does not match."""
     name, fitted_at, content, _ = values
-    return FitRecord(name, fitted_at, json.loads(content)) if _is_intact("fits", values) else None
+    return FitRecord(name, fitted_at, json.loads(content)) if is_intact("fits", values) else None
 
 
 @dataclass
@@ -235,7 +239,8 @@ def _select_user(execute: Execute, user: str) -> list[Values]:
     return execute(statements.FIND_USER, (user,))
 
 
-def _is_intact(table: str, values: Values) -> bool:
+def is_intact(table: str, values: Values) -> bool:
+    """Return whether the columns of a row match the checksum at their end."""
     return bool(checksum(table, values[:-1]) == values[-1])
 
 
@@ -243,7 +248,7 @@ def _digits(number: int) -> str:
     return f"{number % 2**64:0{CHECKSUM_DIGITS}x}"
 
 
-def _real(value: float) -> float:
+def finite(value: float) -> float:
     """Return a number as every database gives it back: a finite float without the sign of zero."""
     if not isfinite(value):
         raise StoreError(f"{value} cannot be stored; times, values and variety must be finite numbers")
@@ -251,4 +256,4 @@ def _real(value: float) -> float:
 
 
 def _ids(text: str) -> tuple[ItemId, ...]:
-    return tuple(json.loads(text))
+    return tuple(json.loads(text)) if text != "[]" else ()

@@ -1,17 +1,21 @@
 """A transaction in SQL, with the same statements for both databases; a row is trusted only with its checksum."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, replace
 from typing import TypeVar
 
 from slatewise.store import statements
-from slatewise.store.protocol import START, Arrival, StoreDamagedError, StoreError
+from slatewise.store.protocol import START, WRITER_OF_ITEMS, Arrival, StoreDamagedError, StoreError
 from slatewise.store.records import (
     BeliefRecord,
     Choice,
     EventRecord,
     FeedbackRecord,
     FitRecord,
+    ItemId,
+    ItemRate,
+    ItemRecord,
+    ItemTable,
     PolicyCounts,
     PolicyTotals,
     SlateRecord,
@@ -36,6 +40,7 @@ from slatewise.store.rows import (
     slate_record,
     slate_values,
 )
+from slatewise.store.sql_items import SqlItems
 
 Record = TypeVar("Record", SlateRecord, FeedbackRecord, EventRecord)
 
@@ -133,8 +138,16 @@ class SqlTransaction:
         """Return the feedback events on one slate by arrival, and the user's event with an id, if one is given."""
         on_slate = (slate.user, slate.slate_id)
         if event_id is None:
-            return self._rows(feedback_record, statements.FEEDBACK_ON, on_slate)
-        return self._rows(feedback_record, statements.FEEDBACK_ON_OR_WITH_ID, (*on_slate, slate.user, event_id))
+            records = self._rows(feedback_record, statements.FEEDBACK_ON, on_slate)
+        else:
+            wanted = (*on_slate, slate.user, event_id, slate.slate_id)
+            records = self._rows(feedback_record, statements.FEEDBACK_ON_OR_WITH_ID, wanted)
+        if any(
+            (row.user, row.slate_id) != on_slate and (row.user, row.event_id) != (slate.user, event_id)
+            for row in records
+        ):
+            raise StoreDamagedError(f"an index leads to feedback on another slate; {RESTORE}")
+        return records
 
     def feedback_of(self, user: str, after: Arrival = START, limit: int | None = None) -> list[FeedbackRecord]:
         """Return feedback events of a user by arrival; fail if one is missing of all."""
@@ -182,7 +195,7 @@ class SqlTransaction:
 
     def count(self, user: str, policy: str, more: PolicyCounts) -> None:
         """Add to the counts of a user under a policy."""
-        self._write(statements.COUNT, (user, policy, more.slates, more.shown, more.clicks, more.variety))
+        self._write(statements.COUNT, (user, policy, *astuple(more)))
 
     def counts_of(self, user: str) -> dict[str, PolicyCounts]:
         """Return the counts of a user by policy."""
@@ -227,6 +240,34 @@ class SqlTransaction:
         """Insert or replace a fit."""
         self._write(statements.SAVE_FIT, fit_values(fit))
 
+    def item_table(self) -> ItemTable:
+        """Return the version of the item table and its categories."""
+        return self._items().table()
+
+    def put_items(self, items: Sequence[ItemRecord], version: int | None = None) -> int:
+        """Insert or replace items; return the version of the table, which grows unless nothing changed."""
+        return self._items().put(items, version)
+
+    def item(self, item: ItemId) -> ItemRecord | None:
+        """Return one item of the item table."""
+        return self._items().find(item)
+
+    def items_since(self, after: tuple[int, int], limit: int) -> list[ItemRecord]:
+        """Return items by version and number, after a pair of these."""
+        return self._items().since(after, limit)
+
+    def items_by_number(self, after: int, limit: int) -> list[ItemRecord]:
+        """Return items in the order of their first appearance, after a number."""
+        return self._items().by_number(after, limit)
+
+    def add_rates(self, shard: str, more: Mapping[ItemId, ItemRate]) -> None:
+        """Add to what is known about how items do."""
+        self._items().add_rates(shard, more)
+
+    def rates(self, shards: str = "") -> dict[ItemId, ItemRate]:
+        """Return how items do, summed over some shards."""
+        return self._items().rates(shards)
+
     def users(self, after: str = "", limit: int | None = None) -> list[str]:
         """Return the ids of users in order, also of one whose row was lost but who has slates."""
         try:
@@ -240,6 +281,9 @@ class SqlTransaction:
             self._write(sql, parameters)
         if self._failure is not None:
             raise self._failure
+
+    def _items(self) -> SqlItems:
+        return SqlItems(self._run, self._write, lambda: self._users.lock(WRITER_OF_ITEMS))
 
     def _rows(self, to_record: Callable[[Values], Record], sql: str, parameters: Values) -> list[Record]:
         try:

@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import methodcaller
 from pathlib import Path
 
 import apsw
@@ -16,6 +17,7 @@ from slatewise.store.sqlite_files import OwnedFiles, beside, check_location
 from slatewise.store.sqlite_start import announce_replacement, sign_copy
 
 PAGES_PER_STEP = 256
+ITEMS_PER_READ = 1_000
 PAGE_BYTES = 4096
 NO_LIMIT = float("inf")
 Progress = Callable[[int, int], None]
@@ -66,7 +68,7 @@ def replacement(path: Path) -> Iterator[Path]:
 
 
 def check_copy(copy: Path) -> int:
-    """Check every page, and every row of the log against its checksum; return the number of users."""
+    """Check every page, and every row of log and item table against its checksum; return the number of users."""
     store = SqliteStore.open(str(copy), read_only=True)
     try:
         for problem in store.check():
@@ -75,6 +77,9 @@ def check_copy(copy: Path) -> int:
         for user in store.users():
             store.read(lambda transaction, user=user: _read_log(transaction, user))  # type: ignore[misc]
             n_users += 1
+        number = 0
+        while page := store.read(methodcaller("items_by_number", number, ITEMS_PER_READ)):
+            number = page[-1].number
     finally:
         store.close()
     return n_users

@@ -1,7 +1,6 @@
 """Checkpoints: a thread copies the WAL of a SQLite store into the database, and never makes the writer wait."""
 
 import threading
-import time
 from collections.abc import Callable
 
 import apsw
@@ -10,29 +9,15 @@ from slatewise.store.protocol import StoreError
 from slatewise.store.sqlite_connection import BUSY_MILLISECONDS
 
 RESTART_PAGES = 16_000
-"""Pages in the WAL from which on the writer looks for a moment without readers, to start the WAL over."""
+"""Pages in the WAL from which on the writer tries to start it over."""
+RETRY_PAGES = 2_000
+"""By how many pages the WAL grows before the writer tries again, if somebody was reading from it."""
 MAX_PAGES_AT_RESTART = 4_000
 """Pages that the writer itself copies at most to start the WAL over; the rest was copied by the thread."""
 RESTART_MILLISECONDS = 50
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
-"""Seconds between attempts that a long reader keeps from finishing; they double up to the longest."""
-
-
-class Backoff:
-    """Pauses between attempts, which double while these fail."""
-
-    def __init__(self) -> None:
-        self.pause = FIRST_PAUSE
-        self._next = 0.0
-
-    def is_due(self) -> bool:
-        """Return whether it is time for the next attempt."""
-        return time.monotonic() >= self._next
-
-    def note(self, *, succeeded: bool) -> None:
-        """Note how an attempt went."""
-        self._next = 0.0 if succeeded else time.monotonic() + self.pause
-        self.pause = FIRST_PAUSE if succeeded else min(2.0 * self.pause, LONGEST_PAUSE)
+"""How long the writer waits for readers when it tries: longer than a request reads."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
+"""Seconds between checkpoints; they double up to the longest while a reader keeps them from copying anything."""
 
 
 class Checkpoints:
@@ -41,7 +26,9 @@ class Checkpoints:
     `check` fails if the database must not be written to.
 
     Under constant writing the WAL never ends on its own: there are always new pages behind those just copied. So once
-    nearly everything is copied, the writer copies the last pages between two commits and starts the WAL over.
+    nearly everything is copied, the writer copies the last pages between two commits and starts the WAL over. What a
+    failed attempt costs is in proportion to what was written since the one before; and while a long reader keeps many
+    pages from being copied, there is none.
     """
 
     def __init__(self, connection: apsw.Connection, check: Callable[[], None]) -> None:
@@ -50,7 +37,9 @@ class Checkpoints:
         """Pages that the last checkpoint had to leave in the WAL."""
         self._connection = connection
         self._wal_pages = self._copied_pages = 0
-        self._restarts = Backoff()
+        self._retry_at = 0
+        self._turn = threading.Lock()
+        """Held by whoever makes a checkpoint: SQLite refuses a second one at once, however long it may wait."""
         self._requested = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="slatewise-checkpoints", daemon=True)
@@ -61,12 +50,21 @@ class Checkpoints:
 
         To be called by the writer between commits.
         """
-        self._copied_pages = 0 if wal_pages < self._wal_pages else self._copied_pages
+        if wal_pages < self._wal_pages:
+            self._copied_pages = self._retry_at = 0
         self._wal_pages = wal_pages
+        is_due = wal_pages >= max(RESTART_PAGES, self._retry_at)
+        if is_due and wal_pages - self._copied_pages <= MAX_PAGES_AT_RESTART:
+            self._try_restart(writer)
         self._requested.set()
-        n_left = wal_pages - self._copied_pages
-        if wal_pages >= RESTART_PAGES and n_left <= MAX_PAGES_AT_RESTART and self._restarts.is_due():
-            self._restarts.note(succeeded=_restart(writer))
+
+    def is_database_ours(self) -> bool:
+        """Return whether the database, whose file has changed, was not overwritten by another one."""
+        try:
+            self._check()
+        except StoreError:
+            return False
+        return True
 
     def close(self) -> None:
         """Finish the checkpoint that is running, then stop."""
@@ -75,26 +73,39 @@ class Checkpoints:
         self._thread.join()
         self._connection.close()
 
+    def _try_restart(self, writer: apsw.Connection) -> None:
+        """Start the WAL over, unless the thread is just copying; then the writer asks again after its next commit."""
+        if self._turn.acquire(blocking=False):
+            try:
+                self._retry_at = 0 if _restart(writer) else self._wal_pages + RETRY_PAGES
+            finally:
+                self._turn.release()
+
     def _serve(self) -> None:
-        backoff = Backoff()
+        pause = FIRST_PAUSE
         while not self._closing.is_set():
             self._requested.wait()
             self._requested.clear()
             if self._closing.is_set():
                 return
-            backoff.note(succeeded=self._checkpoint())
-            self._closing.wait(backoff.pause)
+            with self._turn:
+                pause = FIRST_PAUSE if self._checkpoint() else min(2.0 * pause, LONGEST_PAUSE)
+            if self.lag_pages:
+                self._requested.set()
+            self._closing.wait(pause)
 
     def _checkpoint(self) -> bool:
+        """Copy what no reader needs; return whether that was anything, or nothing is left."""
         try:
             self._check()
             pages, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except (apsw.Error, StoreError):
             self.lag_pages = self._wal_pages
             return False
+        has_moved = copied > self._copied_pages
         self._copied_pages = copied
         self.lag_pages = max(pages - copied, 0)
-        return self.lag_pages == 0
+        return has_moved or self.lag_pages == 0
 
 
 def _restart(writer: apsw.Connection) -> bool:

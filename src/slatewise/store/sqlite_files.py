@@ -56,6 +56,10 @@ class OwnedFiles:
                 )
         _refuse_links(os.fstat(self._database), self.path)
 
+    def head(self) -> bytes:
+        """Return the first bytes of the database file as it is now, without its WAL."""
+        return os.pread(self._database, 100, 0)
+
     def write_note(self, note: str) -> None:
         """Write the number of this process and a note to the lock file, and flush it to the disk."""
         self.note = note.strip()

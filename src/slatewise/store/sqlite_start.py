@@ -13,7 +13,7 @@ import apsw
 
 from slatewise.store.protocol import StoreDamagedError
 from slatewise.store.rows import RESTORE
-from slatewise.store.sqlite_connection import execute, store_error
+from slatewise.store.sqlite_connection import APPLICATION_ID, execute, store_error
 from slatewise.store.sqlite_files import OwnedFiles, beside
 
 PREFIX = "opening-"
@@ -31,7 +31,9 @@ def check_wal(files: OwnedFiles) -> None:
 
 def check_opening(files: OwnedFiles) -> None:
     """Fail if the database in use was overwritten by another one; from then on nothing is written to it."""
-    if (_opening_of(files) or UNSIGNED) not in [*files.note.split(), UNSIGNED]:
+    known = files.note.split()
+    is_store = UNSIGNED in known or _is_head_of_store(files.head())
+    if not is_store or (_opening_of(files) or UNSIGNED) not in [*known, UNSIGNED]:
         files.failure = _replaced(files)
         raise files.failure
 
@@ -76,10 +78,15 @@ def check_pages(connection: apsw.Connection, seconds: float = SECONDS_TO_CHECK) 
         raise StoreDamagedError(f"{connection.filename} is damaged ({lines[0]}); {RESTORE}")
 
 
+def _is_head_of_store(head: bytes) -> bool:
+    return head.startswith(b"SQLite format 3\0") and head[68:72] == APPLICATION_ID.to_bytes(4, "big")
+
+
 def _opening_of(files: OwnedFiles) -> str | None:
     """Return the id in the database itself, as if there were no WAL; None if it cannot be told.
 
-    While a WAL is copied that moves the table, as after VACUUM, something else may be found in its place.
+    A database that a part of the WAL was copied into need not be readable without the rest. And while a WAL is copied
+    that moves the table, as after VACUUM, something else may be found in its place.
     """
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     try:

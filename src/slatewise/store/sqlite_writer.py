@@ -58,6 +58,8 @@ class SqliteWriter:
         self.checkpoints = checkpoints
         self._files = files
         self._is_in_place = True
+        opened = files.written[0][1]
+        self._database_state = (opened.st_mtime_ns, opened.st_size)
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._submit_lock = threading.Lock()
         self._is_closed = False
@@ -163,11 +165,21 @@ class SqliteWriter:
             )
 
     def _are_files_in_place(self) -> bool:
-        """Return whether the database and its WAL are still the files that were opened."""
+        """Return whether the database and its WAL are still the files that were opened, with our content.
+
+        Only checkpoints write to the database; a file that changed is looked into, as it may have been overwritten.
+        """
         try:
-            return all(os.path.samestat(file.stat(), opened) for file, opened in self._files.written)
+            found = [file.stat() for file, _ in self._files.written]
         except OSError:
             return False
+        if not all(map(os.path.samestat, found, [opened for _, opened in self._files.written])):
+            return False
+        state = (found[0].st_mtime_ns, found[0].st_size)
+        if state != self._database_state and not self.checkpoints.is_database_ours():
+            return False
+        self._database_state = state
+        return True
 
     def _erase_failed_commit(self, failure: StoreError) -> None:
         """Overwrite what a failed COMMIT left in the WAL, where the next start would find it and take it for valid.

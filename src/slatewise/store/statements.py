@@ -31,8 +31,8 @@ COUNT_EXPIRED = (
 )
 FEEDBACK_ON = FEEDBACK + " WHERE user_id = ? AND slate_id = ? ORDER BY received_at, event_id"
 FEEDBACK_ON_OR_WITH_ID = (
-    FEEDBACK + " WHERE user_id = ? AND slate_id = ? UNION " + FEEDBACK + " WHERE user_id = ? AND event_id = ?"
-    " ORDER BY received_at, event_id"
+    FEEDBACK + " WHERE user_id = ? AND slate_id = ? UNION ALL " + FEEDBACK + " WHERE user_id = ? AND event_id = ?"
+    " AND slate_id <> ? ORDER BY received_at, event_id"
 )
 FEEDBACK_OF = (
     FEEDBACK + " WHERE user_id = ? AND (received_at, event_id) > (?, ?) ORDER BY received_at, event_id LIMIT ?"
@@ -79,16 +79,17 @@ SAVE_FIT = (
     " fitted_at = excluded.fitted_at, content = excluded.content, checksum = excluded.checksum"
 )
 COUNT = (
-    "INSERT INTO counts (user_id, policy, slates, shown, clicks, variety) VALUES (?, ?, ?, ?, ?, ?)"
+    "INSERT INTO counts (user_id, policy, slates, shown, clicks, variety, varied) VALUES (?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (user_id, policy) DO UPDATE SET"
     " slates = counts.slates + excluded.slates, shown = counts.shown + excluded.shown,"
-    " clicks = counts.clicks + excluded.clicks, variety = counts.variety + excluded.variety"
+    " clicks = counts.clicks + excluded.clicks, variety = counts.variety + excluded.variety,"
+    " varied = counts.varied + excluded.varied"
 )
-COUNTS_OF = "SELECT policy, slates, shown, clicks, variety FROM counts WHERE user_id = ? ORDER BY policy"
+COUNTS_OF = "SELECT policy, slates, shown, clicks, variety, varied FROM counts WHERE user_id = ? ORDER BY policy"
 TOTALS = (
-    "SELECT policy, count(*), sum(slates), sum(shown), sum(clicks), sum(variety), sum(1.0 * shown * shown),"
-    " sum(1.0 * clicks * clicks), sum(1.0 * clicks * shown), sum(1.0 * slates * slates),"
-    " sum(variety * variety), sum(variety * slates) FROM counts GROUP BY policy ORDER BY policy"
+    "SELECT policy, count(*), sum(slates), sum(shown), sum(clicks), sum(variety), sum(varied),"
+    " sum(1.0 * shown * shown), sum(1.0 * clicks * clicks), sum(1.0 * clicks * shown), sum(1.0 * varied * varied),"
+    " sum(variety * variety), sum(variety * varied) FROM counts GROUP BY policy ORDER BY policy"
 )
 FORGET = (
     "DELETE FROM slates WHERE user_id = ? RETURNING 1",
@@ -97,4 +98,37 @@ FORGET = (
     "DELETE FROM counts WHERE user_id = ? RETURNING 1",
     "DELETE FROM beliefs WHERE user_id = ? RETURNING 1",
     "DELETE FROM users WHERE user_id = ? RETURNING nullif(version, '')",
+)
+
+ITEM_CONTENT = "item, title, categories, attributes, vector, available, published_at, checksum"
+ITEM = f"SELECT {ITEM_CONTENT}, updated_at, number, version, content_version FROM items"  # noqa: S608
+FIND_ITEM = ITEM + " WHERE item = ?"
+ITEMS_SINCE = ITEM + " WHERE (version, number) > (?, ?) ORDER BY version, number LIMIT ?"
+ITEMS_BY_NUMBER = ITEM + " WHERE number > ? ORDER BY number LIMIT ?"
+FIND_CHANGED_ITEM = "SELECT number FROM items WHERE version = ? LIMIT 1"
+ITEM_TABLE = "SELECT version, categories FROM item_table"
+SAVE_ITEM_TABLE = "UPDATE item_table SET version = ?, categories = ?"
+PUT_ITEM = (
+    f"INSERT INTO items ({ITEM_CONTENT}, updated_at, version, content_version)"  # noqa: S608
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (item) DO UPDATE SET"
+    " title = excluded.title, categories = excluded.categories, attributes = excluded.attributes,"
+    " vector = excluded.vector, available = excluded.available, published_at = excluded.published_at,"
+    " checksum = excluded.checksum, updated_at = excluded.updated_at, version = excluded.version,"
+    " content_version = CASE WHEN items.title IS DISTINCT FROM excluded.title"
+    " OR items.categories IS DISTINCT FROM excluded.categories OR items.vector IS DISTINCT FROM excluded.vector"
+    " THEN excluded.version ELSE items.content_version END"
+    " WHERE items.title IS DISTINCT FROM excluded.title OR items.categories IS DISTINCT FROM excluded.categories"
+    " OR items.attributes <> excluded.attributes OR items.vector IS DISTINCT FROM excluded.vector"
+    " OR items.available <> excluded.available OR items.published_at IS DISTINCT FROM excluded.published_at"
+    " OR items.checksum <> excluded.checksum"
+)
+"""An item that says the same as before is left as it is."""
+ADD_RATE = (
+    "INSERT INTO item_rates (item, shard, seen, clicked, explained) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (item, shard) DO UPDATE SET seen = item_rates.seen + excluded.seen,"
+    " clicked = item_rates.clicked + excluded.clicked, explained = item_rates.explained + excluded.explained"
+)
+RATES = (
+    "SELECT item, sum(seen), sum(clicked), sum(explained) FROM item_rates WHERE shard >= ? AND shard < ?"
+    " GROUP BY item ORDER BY item"
 )

@@ -5,13 +5,18 @@ import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from slatewise.store.export import SECTIONS, export_page
 from slatewise.store.protocol import Store, StoreDamagedError, StoreUnavailableError, Transaction
-from slatewise.store.records import EventRecord, FeedbackRecord, PolicyCounts, SlateRecord, UserRecord
+from slatewise.store.records import EventRecord, FeedbackRecord, ItemRecord, PolicyCounts, SlateRecord, UserRecord
 
 Line = dict[str, Any]
+ITEMS = "items"
+ITEMS_PER_LINE = 500
+ITEM_FIELDS = ("item", "title", "categories", "attributes", "vector", "available", "published_at", "updated_at")
+"""What is exported about an item."""
 
 
 def export_line(store: Store, user: str) -> Line | None:
@@ -20,7 +25,8 @@ def export_line(store: Store, user: str) -> Line | None:
 
 
 def export_lines(store: Store) -> Iterator[Line]:
-    """Return the lines of all users; each is consistent in itself."""
+    """Return the lines of the item table and of all users; each is consistent in itself."""
+    yield from _item_lines(store)
     for user in store.users():
         line = export_line(store, user)
         if line is not None:
@@ -29,13 +35,29 @@ def export_lines(store: Store) -> Iterator[Line]:
 
 def load_lines(store: Store, lines: Iterable[str]) -> int:
     """Record exported lines in an empty store; return the number of users. Beliefs are rebuilt when they are needed."""
-    if next(store.users(), None) is not None:
+    if next(store.users(), None) is not None or store.read(methodcaller("item_table")).version:
         raise StoreUnavailableError("the store is not empty; an export can only be loaded into a new one")
     n_users = 0
     for number, text in enumerate(lines, 1):
-        store.write(partial(_load, _parsed(number, text))).result()
-        n_users += 1
+        line = _parsed(number, text)
+        store.write(partial(_load_items if ITEMS in line else _load, line)).result()
+        n_users += ITEMS not in line
     return n_users
+
+
+def _item_lines(store: Store) -> Iterator[Line]:
+    table, number = store.read(methodcaller("item_table")), 0
+    while page := store.read(methodcaller("items_by_number", number, ITEMS_PER_LINE)):
+        yield {ITEMS: [{name: getattr(row, name) for name in ITEM_FIELDS} for row in page], "version": table.version}
+        number = page[-1].number
+
+
+def _load_items(line: Line, transaction: Transaction) -> None:
+    transaction.put_items(_item_records(line), line["version"])
+
+
+def _item_records(line: Line) -> list[ItemRecord]:
+    return [ItemRecord(**{**_fields(row), "attributes": row["attributes"]}) for row in line[ITEMS]]
 
 
 def _line(transaction: Transaction, user: str) -> Line | None:
@@ -49,9 +71,9 @@ def _line(transaction: Transaction, user: str) -> Line | None:
 def _parsed(number: int, text: str) -> Line:
     try:
         line = json.loads(text)
-        _records(line)
+        _item_records(line) if ITEMS in line else _records(line)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StoreDamagedError(f"line {number} is not a user as `slatewise store export` writes it") from error
+        raise StoreDamagedError(f"line {number} is nothing that `slatewise store export` writes") from error
     return dict(line)
 
 
@@ -66,7 +88,7 @@ def _load(line: Line, transaction: Transaction) -> None:
     for event in events:
         transaction.add_event(event)
     for policy, counts in line["counts"].items():
-        transaction.count(user, policy, PolicyCounts(**counts))
+        transaction.count(user, policy, PolicyCounts(**{"varied": counts["slates"], **counts}))
     transaction.save_user(UserRecord(user, secrets.token_hex(8), line["n_slates"], line["updated_at"]))
 
 
