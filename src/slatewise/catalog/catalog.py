@@ -2,33 +2,41 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from slatewise.catalog.additions import NOTHING_KNOWN, NewItems, append_items, fit_content
+from slatewise.catalog.content import ContentModel
 from slatewise.catalog.embeddings import BprSettings, Factors, train_bpr
 from slatewise.catalog.from_vectors import describe_population, one_per_item, sorted_order
 from slatewise.catalog.identifiers import Identifiers, PackedText
-from slatewise.catalog.model_files import Arrays, CatalogError, read_model, write_model
+from slatewise.catalog.model_files import Arrays, CatalogError, read_model
 from slatewise.catalog.population import item_log_odds, item_scale, mean_and_covariance
 from slatewise.catalog.taste import co_likes, linearized_taste, taste_vectors
 from slatewise.catalog.validation import AXES, check_catalog
+from slatewise.catalog.versions import add_version
 from slatewise.categories import indicators
 from slatewise.version import __version__
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import Dataset
 
+UNKNOWN_LEVEL = 0.29
+"""The standard deviation of a rate that may be anything from 0 to 1."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Catalog:
     """Items with their vectors, and the population of users; frozen, arrays included.
 
-    Items are in the order of their ids. Item vectors are normalized to a root mean square length of 1 and user vectors
-    are scaled inversely, so inner products stay what training made them. `train`, `from_vectors` and `load` create
-    catalogs; the constructor takes the parts themselves and checks that they fit together.
+    Items are in the order of their ids; those of `with_items` follow, in the order they were added. Item vectors are
+    normalized to a root mean square length of 1 and user vectors are scaled inversely, so inner products stay what
+    training made them. `train`, `from_vectors` and `load` create catalogs; the constructor takes the parts themselves
+    and checks that they fit together.
 
     Parameters
     ----------
@@ -52,6 +60,12 @@ class Catalog:
         Where the catalog came from: versions, training settings, data.
     co_likes : array (n_items, n_items) of float32, optional
         How many training users like both items; only the policy `ease` needs it.
+    rate_strength : array (n_items,), optional
+        How many observations each item's log-odds are worth; by default one per training user.
+    available : array (n_items,) of bool, optional
+        Which items may be offered, unless a service's item table says otherwise; all by default.
+    origin : Catalog, optional
+        The catalog as it was trained, if this one has what an item table says; see `slatewise.catalog.live_items`.
 
     Examples
     --------
@@ -74,6 +88,9 @@ class Catalog:
     taste_vectors: NDArray[np.float32]
     about: dict[str, Any]
     co_likes: NDArray[np.float32] | None = None
+    rate_strength: NDArray[np.float64] | None = None
+    available: NDArray[np.bool_] | None = None
+    origin: "Catalog | None" = None
 
     def __post_init__(self) -> None:
         check_catalog(self)
@@ -154,6 +171,7 @@ class Catalog:
             population_covariance=covariance,
             taste_vectors=taste_vectors(dataset).astype(np.float32),
             about=_about(dataset, training),
+            available=None if dataset.available is None else dataset.available.copy(),
         )
 
     def with_co_likes(self, dataset: "Dataset") -> Self:
@@ -230,7 +248,8 @@ class Catalog:
         all_titles = one_per_item("titles", titles, ids)
         category_names, has_category = indicators(one_per_item("categories", categories, [None] * len(ids)))
         order = sorted_order(ids)
-        matrix = matrix[order] * (item_scale(matrix) if np.isfinite(matrix).all() else 1.0)
+        scale = item_scale(matrix) if np.isfinite(matrix).all() else 1.0
+        matrix = matrix[order] * scale
         identifiers = Identifiers.of([ids[index] for index in order])
         log_odds, mean, covariance = describe_population(identifiers, matrix, interactions)
         return cls(
@@ -242,18 +261,20 @@ class Catalog:
             log_odds=log_odds,
             population_mean=mean,
             population_covariance=covariance,
-            taste_vectors=linearized_taste(matrix, log_odds, covariance).astype(np.float32),
-            about=_about(interactions, {"method": "vectors", "dim": matrix.shape[1]}),
+            taste_vectors=_tastes(linearized_taste(matrix, log_odds, covariance), interactions).astype(np.float32),
+            about=_about(interactions, {"method": "vectors", "dim": matrix.shape[1], "scale": scale}),
         )
 
     @classmethod
-    def load(cls, directory: str | Path) -> Self:
+    def load(cls, directory: str | Path, version: str | None = None) -> Self:
         """Read a saved catalog; hash, version, shapes, sizes and finiteness are checked.
 
         Parameters
         ----------
         directory : str or Path
             The directory that `save` wrote.
+        version : str, optional
+            One of the versions that `slatewise catalog list` shows; by default the one in use.
 
         Returns
         -------
@@ -272,11 +293,11 @@ class Catalog:
         >>> Catalog.load("shop").n_items
         2
         """
-        arrays, about, _ = read_model(Path(directory))
+        arrays, about, _ = read_model(Path(directory), version)
         try:
             ids = arrays["item_ids"] if "item_ids" in arrays else PackedText.from_arrays(arrays, "item_ids")
             return cls(
-                item_ids=Identifiers(about["item_id_kind"], ids),
+                item_ids=Identifiers(about["item_id_kind"], ids, about.get("n_added", 0)),
                 titles=PackedText.from_arrays(arrays, "titles"),
                 category_names=tuple(PackedText.from_arrays(arrays, "category_names")),
                 categories=arrays["categories"].astype(bool),
@@ -287,17 +308,23 @@ class Catalog:
                 taste_vectors=arrays["taste_vectors"],
                 about=about["origin"],
                 co_likes=arrays.get("co_likes"),
+                rate_strength=arrays.get("rate_strength"),
+                available=arrays["available"].astype(bool) if "available" in arrays else None,
             )
         except (KeyError, IndexError, UnicodeDecodeError) as error:
             raise CatalogError(f"{directory} is incomplete ({error!r}); train or copy the catalog again") from error
 
-    def save(self, directory: str | Path) -> str:
+    def save(self, directory: str | Path, *, promote: bool = True) -> str:
         """Write the catalog as safetensors with a JSON manifest; readers see the old catalog or the new one.
+
+        Of a catalog with what an item table says, the trained one is written.
 
         Parameters
         ----------
         directory : str or Path
-            Created if needed; a catalog that is there already is replaced.
+            Created if needed. Catalogs that are there already are kept as earlier versions, up to five in all.
+        promote : bool
+            Whether this version is in use from now on; otherwise it is only kept beside the others.
 
         Returns
         -------
@@ -311,6 +338,8 @@ class Catalog:
         >>> len(Catalog.from_vectors(["tea", "coffee"], np.eye(2)).save("shop"))
         64
         """
+        if self.origin is not None:
+            return self.origin.save(directory, promote=promote)
         arrays: Arrays = {
             "vectors": self.vectors,
             "categories": self.categories.astype(np.uint8),
@@ -321,11 +350,100 @@ class Catalog:
             **self.titles.to_arrays("titles"),
             **PackedText.pack(self.category_names).to_arrays("category_names"),
         }
-        if self.co_likes is not None:
-            arrays["co_likes"] = self.co_likes
+        available = None if self.available is None else self.available.astype(np.uint8)
+        optional = {"co_likes": self.co_likes, "rate_strength": self.rate_strength, "available": available}
+        arrays |= {name: array for name, array in optional.items() if array is not None}
         ids = self.item_ids.values
         arrays |= ids.to_arrays("item_ids") if isinstance(ids, PackedText) else {"item_ids": ids}
-        return write_model(Path(directory), arrays, {"item_id_kind": self.item_ids.kind, "origin": self.about})
+        about: dict[str, Any] = {"item_id_kind": self.item_ids.kind, "origin": self.about}
+        if self.item_ids.n_added:
+            about["n_added"] = self.item_ids.n_added
+        return add_version(Path(directory), arrays, about, is_promoted=promote)
+
+    def with_items(
+        self,
+        item_ids: Iterable[Any],
+        *,
+        titles: Iterable[str] | None = None,
+        categories: Iterable[str | Iterable[str] | None] | None = None,
+        vectors: Iterable[ArrayLike | None] | None = None,
+    ) -> "Catalog":
+        """Return the catalog with new items at its end, described by what items of similar content are like.
+
+        Their rates, vectors and tastes are predicted from categories, words of the title and given vectors by a ridge
+        regression on the trained items (`slatewise.catalog.content`); `rate_strength` says how far to trust the rates.
+        The rows of all other items stay the same, bit by bit, so that beliefs about users remain valid.
+
+        Parameters
+        ----------
+        item_ids : iterable of int, str or UUID
+            Ids that the catalog does not have, of the type that its ids have.
+        titles : iterable of str, optional
+            One title per item; the id by default.
+        categories : iterable, optional
+            The categories of each item: a list of names, `"A|B"`, or None; they may be new.
+        vectors : iterable, optional
+            A vector or None for each item; only for catalogs of given vectors (`takes_vectors`).
+
+        Returns
+        -------
+        Catalog
+
+        Raises
+        ------
+        CatalogError
+            If an id is there already or of another type, or the arguments do not fit together.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from slatewise import Catalog
+        >>> drinks = Catalog.from_vectors(["tea", "coffee"], np.eye(2), categories=["Hot", "Hot|Bitter"])
+        >>> more = drinks.with_items(["cocoa"], categories=["Hot|Sweet"])
+        >>> list(more.item_ids), more.index_of("cocoa"), more.category_names
+        (['coffee', 'tea', 'cocoa'], 2, ('Bitter', 'Hot', 'Sweet'))
+        """
+        return append_items(self, NewItems.of(item_ids, titles, categories, vectors))
+
+    @property
+    def trained(self) -> "Catalog":
+        """The catalog without what an item table says about its items."""
+        return self.origin or self
+
+    @cached_property
+    def content_model(self) -> ContentModel:
+        """What categories and words of titles say about an item; fitted when first used."""
+        return fit_content(self, with_vectors=False)
+
+    @cached_property
+    def vector_model(self) -> ContentModel:
+        """What categories, words of titles and the vector say about an item; fitted when first used."""
+        return fit_content(self, with_vectors=True)
+
+    @property
+    def takes_vectors(self) -> bool:
+        """Whether the vectors were given, so that new items can bring one too."""
+        return bool(self.about.get("training", {}).get("method") == "vectors")
+
+    @property
+    def n_users(self) -> int:
+        """Number of users that the log-odds come from; 0 without interactions."""
+        return int(self.about.get("data", {}).get("users", 0))
+
+    @property
+    def knows_nothing(self) -> bool:
+        """Whether no rate is known: vectors were given without interactions. The last taste is then one for all items.
+
+        It is how much people click at all, which would otherwise be taken for a taste against whatever is shown.
+        """
+        return self.takes_vectors and not self.n_users
+
+    @property
+    def rate_strengths(self) -> NDArray[np.float64]:
+        """How many observations the log-odds of each item are worth (n_items,)."""
+        if self.rate_strength is not None:
+            return self.rate_strength
+        return np.full(self.n_items, self.n_users + 1.0 if self.n_users else NOTHING_KNOWN)
 
     @property
     def n_items(self) -> int:
@@ -396,6 +514,11 @@ class Catalog:
     def __repr__(self) -> str:
         source = self.about.get("data", {}).get("name", "given vectors")
         return f"Catalog({self.n_items:,} items, {self.n_categories} categories, dim {self.dim}, from {source!r})"
+
+
+def _tastes(tastes: NDArray[np.float64], interactions: "Dataset | None") -> NDArray[np.float64]:
+    """Return taste vectors, with a column for the level of all rates together if nothing is known about it."""
+    return tastes if interactions is not None else np.hstack([tastes, np.full((len(tastes), 1), UNKNOWN_LEVEL)])
 
 
 def _about(dataset: "Dataset | None", training: dict[str, Any]) -> dict[str, Any]:

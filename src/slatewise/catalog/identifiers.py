@@ -4,6 +4,7 @@ import uuid
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self, overload
 
 import numpy as np
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 Identifier = int | str | uuid.UUID
 
 SMALLEST, LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
+MANY = 1_000
+"""From so many ids on, hashes of all are worth their while."""
 KINDS: dict[str, type] = {"int": int, "str": str, "uuid": uuid.UUID}
 
 
@@ -43,6 +46,23 @@ class PackedText(Sequence[str]):
         """Return the two arrays under the names they have in a file."""
         return {f"{name}.utf8": self.buffer, f"{name}.ends": self.ends}
 
+    def with_changes(self, changes: Mapping[int, str]) -> "PackedText":
+        """Return the strings with some replaced by index, and with more at the end, by the indexes that follow."""
+        encoded = {index: changes[index].encode() for index in sorted(changes)}
+        lengths = np.zeros(max([len(self), *(index + 1 for index in encoded)]), dtype=np.int64)
+        lengths[: len(self)] = np.diff(self.ends, prepend=0)
+        content, parts, start = memoryview(self.buffer.tobytes()), list[bytes | memoryview](), 0
+        for index, text in encoded.items():
+            end = int(self.ends[index]) if index < len(self) else len(content)
+            parts += [content[start : end - int(lengths[index])], text]
+            start, lengths[index] = end, len(text)
+        return PackedText(np.frombuffer(b"".join([*parts, content[start:]]), dtype=np.uint8), np.cumsum(lengths))
+
+    def joined(self, other: "PackedText") -> "PackedText":
+        """Return these strings and then others."""
+        ends = np.concatenate([self.ends, other.ends + len(self.buffer)])
+        return PackedText(np.concatenate([self.buffer, other.buffer]), ends)
+
     def __len__(self) -> int:
         return len(self.ends)
 
@@ -58,15 +78,22 @@ class PackedText(Sequence[str]):
         return self.buffer[start : int(self.ends[position])].tobytes().decode()
 
     def __iter__(self) -> Iterator[str]:
-        return (self[index] for index in range(len(self)))
+        content, start = self.buffer.tobytes(), 0
+        for end in self.ends.tolist():
+            yield content[start:end].decode()
+            start = end
 
 
 @dataclass(frozen=True, eq=False)
 class Identifiers(Sequence[Identifier]):
-    """The ids of a catalog in ascending order; each comes back as the type it had: int, str or UUID."""
+    """The ids of a catalog in ascending order; each comes back as the type it had: int, str or UUID.
+
+    Of ids that were added later, `n_added` at the end, the order is that of their addition.
+    """
 
     kind: str
     values: NDArray[np.int64] | PackedText
+    n_added: int = 0
 
     @classmethod
     def of(cls, ids: Iterable[Any]) -> Self:
@@ -76,6 +103,26 @@ class Identifiers(Sequence[Identifier]):
         if kind == "int":
             return cls(kind, np.array(listed, dtype=np.int64))
         return cls(kind, PackedText.pack(map(str, listed)))
+
+    def joined(self, ids: Iterable[Any]) -> "Identifiers":
+        """Return these ids and then others, of the same type and in any order."""
+        more = Identifiers.of(ids)
+        if more.kind != self.kind:
+            raise TypeError(f"the ids of this catalog are {self.kind}, but the added ones are {more.kind}")
+        if isinstance(self.values, PackedText) and isinstance(more.values, PackedText):
+            return Identifiers(self.kind, self.values.joined(more.values), self.n_added + len(more))
+        values = np.concatenate([np.asarray(self.values), np.asarray(more.values)])
+        return Identifiers(self.kind, values, self.n_added + len(more))
+
+    @property
+    def n_sorted(self) -> int:
+        """How many ids stand in ascending order; all others were added."""
+        return len(self) - self.n_added
+
+    @cached_property
+    def added(self) -> Mapping[Identifier, int]:
+        """The index of each id that was added."""
+        return {self[index]: index for index in range(self.n_sorted, len(self))}
 
     def __len__(self) -> int:
         return len(self.values)
@@ -102,13 +149,47 @@ class Identifiers(Sequence[Identifier]):
         if isinstance(identifier, bool) or not isinstance(identifier, KINDS[self.kind]):
             return None
         if isinstance(self.values, PackedText):
-            index = bisect_left(self.values, str(identifier))
+            index = bisect_left(self.values, str(identifier), hi=self.n_sorted)
         else:
             number = int(str(identifier))
             if not SMALLEST <= number <= LARGEST:
                 return None
-            index = int(np.searchsorted(self.values, number))
-        return index if index < len(self) and self[index] == identifier else None
+            index = int(np.searchsorted(self.values[: self.n_sorted], number))
+        if index < self.n_sorted and self[index] == identifier:
+            return index
+        return self.added.get(identifier) if self.n_added else None  # type: ignore[call-overload]
+
+    def find_integers(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the indices of many integers, −1 for those that are not among the ids, which are integers."""
+        known = np.asarray(self.values)[: self.n_sorted]
+        positions = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        found = np.where(known[positions] == wanted, positions, -1)
+        for place in np.flatnonzero(found < 0).tolist() if self.n_added else ():
+            found[place] = self.added.get(int(wanted[place]), -1)
+        return found
+
+    def find_all(self, wanted: Sequence[Identifier]) -> NDArray[np.int64]:
+        """Return the indices of many ids of the right type, −1 for those that are not among them."""
+        if isinstance(self.values, np.ndarray):
+            return self.find_integers(np.array(wanted, dtype=np.int64))
+        found = np.full(len(wanted), -1, dtype=np.int64)
+        if len(wanted) >= MANY:
+            hashes, order = self._by_hash
+            sought = np.array([hash(str(one)) for one in wanted], dtype=np.int64)
+            places = order[np.minimum(np.searchsorted(hashes, sought), len(hashes) - 1)].tolist()
+            is_it = [self.values[at] == str(one) for at, one in zip(places, wanted, strict=True)]
+            found = np.where(is_it, places, -1)
+        for place in np.flatnonzero(found < 0).tolist():
+            index = self.find(wanted[place])
+            found[place] = -1 if index is None else index
+        return found
+
+    @cached_property
+    def _by_hash(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Hashes of all ids as text, ascending, and the index of each."""
+        hashes = np.fromiter(map(hash, map(str, self.values)), dtype=np.int64, count=len(self))
+        order = np.argsort(hashes, kind="stable")
+        return hashes[order], order
 
 
 def _kind(ids: list[Any]) -> str:

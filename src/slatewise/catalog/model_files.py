@@ -1,8 +1,9 @@
 """Arrays on disk without pickle: one safetensors file, and a JSON manifest that holds its sha256.
 
-Both files are written under temporary names and renamed, the manifest last. The manifest names the file of
-arrays by its hash, so a reader sees the old model or the new one, never a mixture, even during a save or after a crash
-in the middle of one.
+A directory holds any number of versions, each named after the sha256 of its arrays, `catalog-NAME.safetensors`.
+`catalog.json` is the manifest of the version in use; the others have theirs in `catalog-NAME.json`. Every file is
+written under a temporary name and renamed, `catalog.json` last, so a reader sees the old version or the new one, never
+a mixture, even during a save or after a crash in the middle of one.
 """
 
 import hashlib
@@ -28,7 +29,10 @@ LARGEST_ARRAYS = 64 << 30
 PARTS: dict[str, type] = {"arrays": dict, "about": dict}
 ARRAYS_PARTS: dict[str, type] = {"file": str, "sha256": str, "bytes": int}
 """What a manifest must contain, and what its description of the arrays must."""
+VERSION_NAME = re.compile(r"[0-9a-f]{16}")
 FILE_NAME = re.compile(r"catalog-[0-9a-f]{16}\.safetensors")
+PROMOTED = "before"
+"""The part of `catalog.json` that lists the versions that were in use before, latest last."""
 
 
 class CatalogError(ValueError):
@@ -46,30 +50,32 @@ class CatalogError(ValueError):
     """
 
 
-def write_model(directory: Path, arrays: Arrays, about: dict[str, Any]) -> str:
-    """Write arrays and their description; return the sha256 of the arrays. The same input gives the same bytes."""
-    directory.mkdir(parents=True, exist_ok=True)
+def write_arrays(directory: Path, arrays: Arrays, about: dict[str, Any]) -> dict[str, Any]:
+    """Write arrays; return the manifest that belongs to them. The same input gives the same bytes."""
     content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     sha256 = hashlib.sha256(content).hexdigest()
     name = f"catalog-{sha256[:16]}.safetensors"
-    manifest = {
-        "format": FORMAT,
-        "version": VERSION,
-        "arrays": {"file": name, "sha256": sha256, "bytes": len(content)},
-        "about": about,
-    }
-    manifest["sha256"] = _digest(manifest)
     write_whole(directory / name, [content])
-    write_whole(directory / MANIFEST, [(json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()])
-    for other in directory.glob("catalog-*.safetensors"):
-        if other.name != name:
-            other.unlink(missing_ok=True)
-    return sha256
+    described = {"file": name, "sha256": sha256, "bytes": len(content)}
+    return {"format": FORMAT, "version": VERSION, "arrays": described, "about": about}
 
 
-def read_model(directory: Path) -> tuple[Arrays, dict[str, Any], str]:
-    """Read and check what `write_model` wrote; return the arrays, their description and their sha256."""
-    manifest = read_manifest(directory)
+def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
+    """Write a manifest with its own hash."""
+    signed = {**manifest, "sha256": _digest(manifest)}
+    write_whole(path, [(json.dumps(signed, indent=1, sort_keys=True) + "\n").encode()])
+
+
+def manifest_path(directory: Path, version: str | None = None) -> Path:
+    """Return where the manifest of a version is; without one, that of the version in use."""
+    if version is not None and not VERSION_NAME.fullmatch(version):
+        raise CatalogError(f"{version!r} is not the name of a version; `slatewise catalog list` shows them")
+    return directory / (MANIFEST if version is None else f"catalog-{version}.json")
+
+
+def read_model(directory: Path, version: str | None = None) -> tuple[Arrays, dict[str, Any], str]:
+    """Read and check a version; return the arrays, their description and their sha256."""
+    manifest = read_manifest(directory, version)
     expected = manifest["arrays"]
     path = directory / expected["file"]
     _check_arrays_file(path, expected)
@@ -79,13 +85,12 @@ def read_model(directory: Path) -> tuple[Arrays, dict[str, Any], str]:
         raise CatalogError(f"{path} is not a readable safetensors file ({error}); train or copy it again") from error
 
 
-def read_manifest(directory: Path) -> dict[str, Any]:
+def read_manifest(directory: Path, version: str | None = None) -> dict[str, Any]:
     """Read only the manifest and check its hash, format and version."""
-    path = directory / MANIFEST
+    path = manifest_path(directory, version)
     if not path.is_file():
-        raise CatalogError(
-            f"{directory} contains no catalog ({MANIFEST} is missing); create one with `slatewise train`"
-        )
+        missing = f"contains no catalog ({MANIFEST} is missing); create one with `slatewise train`"
+        raise CatalogError(f"{directory} {missing if version is None else f'has no version {version}'}")
     if path.stat().st_size > LARGEST_MANIFEST:
         raise CatalogError(f"{path} is larger than a manifest can be ({LARGEST_MANIFEST:,} bytes)")
     try:

@@ -64,6 +64,18 @@ def linearized_taste(vectors: Floats, log_odds: Floats, covariance: Floats) -> F
     return np.asarray(tastes)
 
 
+def category_columns(categories: NDArray[np.bool_], rates: Floats, weight: float) -> Floats:
+    """Return weight·√(μ(1 − μ))·g_i/|g_i| (n_items, n_categories), g_i the categories of an item as zeros and ones.
+
+    As further columns of t they say that a share weight² of the variance of liking an item is a taste for its
+    categories. Of more than LARGEST_RANK categories, those with the most items count.
+    """
+    common = np.argsort(-categories.sum(axis=0), kind="stable")[:LARGEST_RANK]
+    indicators = categories[:, np.sort(common)].astype(np.float64)
+    lengths = np.sqrt(np.maximum(indicators.sum(axis=1), 1.0))
+    return np.asarray((weight * np.sqrt(rates * (1.0 - rates)) / lengths)[:, None] * indicators)
+
+
 def co_likes(dataset: "Dataset") -> NDArray[np.float32]:
     """Return how many users like both of two items (n_items, n_items)."""
     likes = _likes(dataset)

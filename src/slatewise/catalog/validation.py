@@ -19,8 +19,10 @@ AXES = {
     "population_covariance": ("dim", "dim"),
     "taste_vectors": ("items", "rank"),
     "co_likes": ("items", "items"),
+    "rate_strength": ("items",),
+    "available": ("items",),
 }
-"""The arrays of a catalog and what each of their axes counts; co_likes may be None."""
+"""The arrays of a catalog and what each of their axes counts; co_likes and those after it may be None."""
 
 
 def check_catalog(catalog: "Catalog") -> None:

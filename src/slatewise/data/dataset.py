@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from slatewise.categories import indicators
 from slatewise.data.errors import DataError
 from slatewise.data.interactions import codes, compress, positive_rows
-from slatewise.data.item_table import item_table, positions
+from slatewise.data.item_table import item_table, listed_only, positions
 from slatewise.data.tables import (
     as_polars,
     identifiers,
@@ -51,6 +51,8 @@ class Dataset:
         Who liked what: pairs of numbers, sorted by user, then item, each pair once.
     notes : tuple of str
         What was cleaned up while reading, in words.
+    available : array (n_items,) of bool, optional
+        Which items may be offered; all by default.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class Dataset:
     users: NDArray[np.int32]
     items: NDArray[np.int32]
     notes: tuple[str, ...] = ()
+    available: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         for array in (self.user_ids, self.item_ids, self.categories, self.users, self.items):
@@ -86,6 +89,7 @@ class Dataset:
         *,
         positive: str | None = None,
         keep_unrated: bool = True,
+        only_listed: bool = False,
     ) -> Self:
         r"""Read a table of interactions and, optionally, a table of items from CSV or Parquet files.
 
@@ -94,11 +98,14 @@ class Dataset:
         interactions : str or Path
             Columns `user_id` and `item_id`, optionally `rating` and `timestamp`.
         items : str or Path, optional
-            Column `item_id`, optionally `title` and `categories` (names separated by `|`).
+            Column `item_id`, optionally `title`, `categories` (names separated by `|`) and `available` (true or false;
+            what is not available is learned from but not offered).
         positive : str, optional
             Which ratings count as likes: `"> 3"`, `">= 0.5"` or `"all"`; all by default.
         keep_unrated : bool
             Whether items that nobody liked stay in the data set.
+        only_listed : bool
+            Whether to leave out items that are not in the table of items, with their interactions.
 
         Returns
         -------
@@ -122,6 +129,8 @@ class Dataset:
             item_frame = read_table(items)
             frame, item_frame = same_identifiers(frame, item_frame)
         labels = (str(interactions), str(items))
+        if only_listed:
+            frame = listed_only(frame, item_frame, labels)
         return cls._build(frame, item_frame, labels, (positive, keep_unrated, Path(interactions).name))
 
     @classmethod
@@ -208,6 +217,7 @@ class Dataset:
             users=user_index,
             items=item_index,
             notes=(*notes, *more_notes),
+            available=None if table["available"].all() else table["available"].to_numpy(),
         )
 
     @property

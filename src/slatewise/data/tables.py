@@ -21,6 +21,7 @@ __all__ = [
     "DataError",
     "align",
     "as_polars",
+    "booleans",
     "counted",
     "identifiers",
     "numbers",
@@ -36,6 +37,7 @@ PARQUET_SUFFIXES = {".parquet", ".pq"}
 SEPARATORS = ",\t;|"
 GZIP = b"\x1f\x8b"
 LARGEST_TABLE = 8 << 30
+BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -124,6 +126,18 @@ def numbers(column: pl.Series, label: str) -> pl.Series:
         row = int(wrong.arg_max() or 0)
         raise DataError(f"{label}, {_line(row)}: {column.name} {column[row]!r} is not a finite number; correct it")
     return parsed.fill_nan(None)
+
+
+def booleans(column: pl.Series, label: str) -> pl.Series:
+    """Check a column of booleans, which may be text or 0 and 1; missing values stay null."""
+    if column.dtype == pl.Boolean:
+        return column
+    text = column.cast(pl.String).str.strip_chars().str.to_lowercase().replace("", None)
+    wrong = ~text.is_in([*BOOLEANS]) & text.is_not_null()
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise DataError(f"{label}, {_line(row)}: {column.name} {column[row]!r} is not true or false; correct it")
+    return text.replace_strict(BOOLEANS, default=None, return_dtype=pl.Boolean)
 
 
 def times(column: pl.Series, label: str) -> pl.Series:

@@ -2,16 +2,20 @@
 
 Where DC²B stands on logistic regression and the volume of item vectors, this policy stands on what was found to work
 better (docs/method.md): likes are y_i = μ_i + θ·t_i + noise of variance ψ_i, θ ~ N(0, I), so the belief is updated in
-closed form, and slates give up a little probability for categories that differ.
+closed form, and slates give up a little probability for items that differ.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slatewise import belief
+from slatewise.belief.rates import Rates
 from slatewise.catalog import Catalog
+from slatewise.catalog.taste import category_columns
 from slatewise.evidence import Evidence
 from slatewise.policies.protocol import (
     Booleans,
@@ -35,63 +39,120 @@ from slatewise.slates import (
     pack_sets,
     squared_lengths,
 )
-from slatewise.slates.rules import OVERLAP
-from slatewise.slates.scores import LINEAR
+from slatewise.slates.kernels import Vectors
+from slatewise.slates.rules import OVERLAP, vectors_for_overlap
+from slatewise.slates.scores import LINEAR, boosted, linear_scores
 
 MOST_LIKED = 10
 LEAST_NOISE = 0.2
-PREPARED = ("items", "rates", "noise", "favorite_rate", "category_sets", "model")
+FIXED = ("vectors", "rates", "noise", "category_sets", "similarity_vectors", "model")
+PREPARED = (*FIXED, "current", "tastes_now", "items", "favorite_rate")
+"""What is prepared once: for a catalog, and for its rates as they are now."""
+EXPLORING = 8
+"""Dimensions of the random directions in which uncertain rates are drawn."""
+SALT = 0x9D5C2E0B
+"""Makes draws of rates independent of draws of tastes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """Belief over taste vectors; slate by probability minus the overlap of categories.
+    """Belief over taste vectors; slate by probability minus the similarity with the items chosen so far.
 
     diversity: the one knob, 0 = most relevant to 1 = most varied; temperature τ of the sample θ̂ ~ N(m, τ²Σ), 0 means
-    the mean.
+    the mean; category_weight s: a share s² of how likes vary is a taste for the categories of an item, so that
+    somebody who likes one category is recognized sooner, 0 means that only likes in common count; explore:
+    how many standard deviations the rates of items are drawn from what is known of them (Thompson sampling at 1), which
+    gives new items their chance, 0 means none.
     """
 
     catalog: Catalog
     diversity: float = 0.5
     temperature: float = 0.0
+    category_weight: float = 0.0
+    explore: float = 0.0
+    choosing_options: ClassVar[tuple[str, ...]] = ("explore",)
+    """Options that no belief depends on; slates are logged with them."""
     one_at_a_time = False
     additive = ("precision", "shift")
+    boost: ClassVar[Floats | None] = None
 
     def __post_init__(self) -> None:
         check_share("diversity", self.diversity)
         check_not_negative("temperature", self.temperature)
+        check_share("category_weight", self.category_weight)
+        check_not_negative("explore", self.explore)
+
+    @cached_property
+    def vectors(self) -> NDArray[np.float32]:
+        """The taste vectors t_i (n_items, rank), with a column for each category if categories have a weight."""
+        if self.category_weight == 0.0:
+            return self.catalog.taste_vectors
+        columns = category_columns(self.catalog.categories, self.rates, self.category_weight)
+        return np.hstack([self.catalog.taste_vectors, columns.astype(np.float32)])
 
     @cached_property
     def items(self) -> LinearItems:
-        """The taste vectors and rates as the slate rules take them; overlap only takes from a probability."""
-        return LinearItems.of(self.catalog.taste_vectors, self.rates, base=self.rates)
+        """Tastes and rates as the slate rules take them, with directions to draw rates in if they are explored.
+
+        An item's draw is g·f_i times the deviation of its rate, with g ~ N(0, I) of the slate and f_i a fixed direction
+        of the item, so that every draw is normal and choosing stays linear in the item's features.
+        """
+        features: Vectors = self.tastes_now
+        if self.explore > 0.0:
+            directions = Streams(SALT, np.arange(self.catalog.n_items, dtype=np.uint64), 0).normal(EXPLORING)
+            scale = self.current.deviation / np.sqrt(squared_lengths(directions))
+            features = np.hstack([features, directions * scale[:, None]]).astype(np.float32)
+        return LinearItems.of(features, self.current.mean, base=self.current.mean)
 
     @cached_property
     def rates(self) -> Floats:
-        """The share of users μ_i that likes each item."""
+        """The share of users μ_i that likes each item, as the catalog has it: what evidence is compared with."""
         return sigmoid(self.catalog.log_odds)
+
+    @cached_property
+    def current(self) -> Rates:
+        """The rates that slates are chosen by: those of the catalog, or of `with_rates`."""
+        return Rates(self.rates, self.catalog.rate_strengths)
+
+    @cached_property
+    def tastes_now(self) -> Vectors:
+        """The t_i that slates are chosen by: like √(μ(1 − μ)), they grow with a rate that is learned."""
+        now, then = self.current.mean, self.rates
+        if now is then:
+            return self.vectors
+        scale = np.sqrt(now * (1.0 - now) / (then * (1.0 - then)))
+        tastes = self.vectors * scale[:, None].astype(np.float32)
+        if self.catalog.knows_nothing:  # the level of all rates is in the rates now
+            tastes[:, self.catalog.taste_vectors.shape[1] - 1] = 0.0
+        return np.asarray(tastes)
 
     @cached_property
     def noise(self) -> Floats:
         """What taste does not explain of each item's variance, ψ_i = μ_i(1 − μ_i) − |t_i|²; a share is always left."""
         variance = self.rates * (1.0 - self.rates)
-        unexplained = variance - squared_lengths(self.catalog.taste_vectors)
+        unexplained = variance - squared_lengths(self.vectors)
         return np.asarray(np.maximum(unexplained, LEAST_NOISE * variance))
 
     @cached_property
     def model(self) -> belief.LinearModel:
         """How likes depend on taste."""
-        return belief.LinearModel(self.catalog.taste_vectors, self.rates, self.noise)
+        return belief.LinearModel(self.vectors, self.rates, self.noise)
 
     @cached_property
     def favorite_rate(self) -> float:
         """The mean rate of the ten items that most users like."""
-        return float(np.sort(self.rates)[-MOST_LIKED:].mean())
+        n_others = max(self.catalog.n_items - MOST_LIKED, 0)
+        return float(np.sort(np.partition(self.current.mean, n_others)[n_others:]).mean())
 
     @cached_property
     def category_sets(self) -> CategorySets:
         """The categories of each item as the slate rules take them."""
         return pack_sets(self.catalog.categories)
+
+    @cached_property
+    def similarity_vectors(self) -> Vectors:
+        """The vectors whose cosines say how similar items are; none if all items have categories."""
+        return vectors_for_overlap(self.category_sets, self.catalog.vectors)
 
     def with_diversity(self, diversity: float) -> "Calibrated":
         """Return the same policy with another diversity; everything prepared is shared."""
@@ -99,8 +160,27 @@ class Calibrated:
         vars(other).update({name: getattr(self, name) for name in PREPARED})
         return other
 
+    def with_boost(self, factors: Floats) -> "Calibrated":
+        """Return the same policy that takes the probability of each item times a factor (n_items,) when it chooses."""
+        other = self.with_diversity(self.diversity)
+        vars(other)["boost"] = factors
+        return other
+
+    def probabilities(self, state: State) -> Floats:
+        """Return how probable a click on each item is believed to be (n_users, n_items), without bounds."""
+        beliefs = belief.factor(belief.Beliefs(state["precision"], state["shift"]))
+        drawn = np.zeros((len(beliefs.mean), self.items.features.shape[1] - beliefs.mean.shape[1]))
+        return linear_scores(Scores(LINEAR, np.hstack([beliefs.mean, drawn]), self.items))
+
+    def with_rates(self, rates: Rates) -> "Calibrated":
+        """Return the same policy, choosing by other rates; what it learns about users does not depend on them."""
+        other = replace(self)
+        vars(other).update({name: getattr(self, name) for name in FIXED})
+        vars(other)["current"] = rates
+        return other
+
     def overlap_weight(self, is_first: bool) -> float:
-        """What one full overlap of categories costs, in probability.
+        """What being fully similar to an item chosen before costs, in probability.
 
         The unit is the mean rate of the ten most liked items, so the knob means the same on every catalog. The first
         slate asks about items that most users like; it gives up relevance only in the upper half of the knob.
@@ -110,7 +190,7 @@ class Calibrated:
 
     def start(self, n_users: int) -> State:
         """Everyone begins with the average taste: θ ~ N(0, I)."""
-        rank = self.catalog.taste_vectors.shape[1]
+        rank = self.vectors.shape[1]
         return {
             "precision": np.tile(np.eye(rank), (n_users, 1, 1)),
             "shift": np.zeros((n_users, rank)),
@@ -118,25 +198,31 @@ class Calibrated:
         }
 
     def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
-        """Choose greedily by probability minus the overlap of categories with the items chosen so far."""
+        """Choose greedily by probability minus the similarity with the items chosen so far; see `rules.overlap`."""
         beliefs = belief.factor(belief.Beliefs(state["precision"], state["shift"]))
         theta = beliefs.mean
         if self.temperature > 0.0:
             theta = beliefs.sample(random.normal(theta.shape[1]), self.temperature)
+        if self.explore > 0.0:
+            draws = Streams(random.seed ^ SALT, random.users, random.step).normal(EXPLORING)
+            theta = np.hstack([theta, self.explore * draws])
         choice = self._choose(theta, available, k, state["rounds"] == 0)
         shown = np.maximum(choice.items, 0)  # any item stands in for −1
-        mean, variance = beliefs.logit_moments(self._at(shown), self.rates.take(shown))
+        mean, variance = beliefs.logit_moments(self._at(shown), self.current.mean.take(shown))
         probability = np.minimum(np.maximum(mean, 0.0), 1.0)
-        return Slates(choice.items, probability, np.sqrt(variance), choice.variety)
+        deviation = np.sqrt(variance + np.square(self.current.deviation.take(shown)))
+        return Slates(choice.items, probability, deviation, choice.variety)
 
     def _choose(self, theta: Floats, available: Booleans | Available, k: int, is_first: Booleans) -> Choice:
         """Choose by sampled tastes (n_users, rank); is_first says who sees a first slate."""
         weights = np.where(is_first, self.overlap_weight(True), self.overlap_weight(False))
-        return choose(Scores(LINEAR, theta, self.items), Rule(OVERLAP, weights, sets=self.category_sets), available, k)
+        rule = Rule(OVERLAP, weights, vectors=self.similarity_vectors, sets=self.category_sets)
+        scores = Scores(LINEAR, theta, self.items)
+        return choose(scores if self.boost is None else boosted(scores, self.boost), rule, available, k)
 
     def _at(self, items: Integers) -> Floats:
         """Return the t_i of some items (n_users, k)."""
-        return self.catalog.taste_vectors[items].astype(np.float64)
+        return self.tastes_now[items].astype(np.float64)
 
     def update(self, state: State, evidence: Evidence) -> State:
         """Add the evidence: Σ⁻¹ += Σ w q² t tᵀ / ψ_q and Σ⁻¹m += Σ w q (y − qμ) t / ψ_q, exact and in any order."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from slatewise.slates import rules
-from slatewise.slates.available import Available, as_table
+from slatewise.slates.available import Available, as_table, pack_closed
 from slatewise.slates.diversify import Diversified, diversify
 from slatewise.slates.exploration import epsilon_greedy
 from slatewise.slates.greedy import Choice, choose
@@ -35,6 +35,7 @@ __all__ = [
     "item_vectors",
     "mmr",
     "overlap_greedy",
+    "pack_closed",
     "pack_sets",
     "rules",
     "squared_lengths",

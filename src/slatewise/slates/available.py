@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
+Words = NDArray[np.uint64]
+
+BITS = 64
 
 NO_NUMBERS = np.zeros(0, dtype=np.int64)
 NO_TABLE = np.zeros((0, 0), dtype=np.bool_)
+NO_WORDS = np.zeros(0, dtype=np.uint64)
+NO_WORDS.flags.writeable = False
 
-AvailableArguments = tuple[bool, Booleans, Integers, Integers]
-"""Whether there are candidates, the table or none, excluded items and candidates: what the compiled greedy takes."""
+AvailableArguments = tuple[bool, Booleans, Integers, Integers, Words]
+"""Whether there are candidates, the table or none, excluded items, candidates, and closed items as bits or none: what
+the compiled greedy takes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Available:
     """What one user may see: of `candidates` (ascending and distinct; None: all items) whatever is not `excluded`.
 
-    `Available.of` checks and sorts; the plain constructor takes arrays that are in order already, such as the items of
-    a category that were looked up once.
+    Where most items are candidates, they are better given as what is `closed`, in the bits of `pack_closed`, without
+    candidates. `Available.of` checks and sorts; the plain constructor takes arrays that are in order already, such as
+    the items of a category that were looked up once.
     """
 
     n_items: int
     excluded: Integers
     candidates: Integers | None = None
+    closed: Words = field(default_factory=lambda: NO_WORDS)
+
+    def __post_init__(self) -> None:
+        if self.closed.size and (self.candidates is not None or self.closed.size != -(-self.n_items // BITS)):
+            raise ValueError(f"{self.closed.size} words are closed; give one for every {BITS} items, and no candidates")
 
     @classmethod
     def of(
@@ -48,6 +60,8 @@ class Available:
     def table(self) -> Booleans:
         """Return the table (1, n_items) that says the same."""
         row = np.full((1, self.n_items), self.candidates is None)
+        if self.closed.size:
+            row[0] = np.unpackbits(self.closed.view(np.uint8), count=self.n_items, bitorder="little") == 0
         if self.candidates is not None:
             row[0, self.candidates] = True
         row[0, self.excluded] = False
@@ -60,7 +74,7 @@ def as_table(available: Available | ArrayLike, n_users: int, n_items: int) -> Bo
     >>> as_table(Available.of(3, excluded=[1]), n_users=1, n_items=3).tolist()
     [[True, False, True]]
     """
-    _, table, _, _ = available_arguments(available, n_users, n_items)
+    _, table, _, _, _ = available_arguments(available, n_users, n_items)
     return available.table() if isinstance(available, Available) else np.broadcast_to(table, (n_users, n_items))
 
 
@@ -72,11 +86,25 @@ def available_arguments(available: Available | ArrayLike, n_users: int, n_items:
         if available.n_items != n_items:
             raise ValueError(f"available is for a catalog of {available.n_items} items; this one has {n_items}")
         candidates = NO_NUMBERS if available.candidates is None else available.candidates
-        return available.candidates is not None, NO_TABLE, available.excluded, candidates
+        return available.candidates is not None, NO_TABLE, available.excluded, candidates, available.closed
     table = np.ascontiguousarray(available, dtype=np.bool_)
     if table.ndim != 2 or table.shape[0] not in (1, n_users) or table.shape[1] != n_items:
         raise ValueError(f"available is shaped {table.shape}; pass a boolean array shaped {(n_users, n_items)}")
-    return False, table, NO_NUMBERS, NO_NUMBERS
+    return False, table, NO_NUMBERS, NO_NUMBERS, NO_WORDS
+
+
+def pack_closed(is_open: Booleans) -> Words:
+    """Return the bits of items that are not open (n_items,), as `Available` takes them.
+
+    >>> pack_closed(np.array([True, False, True])).tolist()
+    [2]
+    """
+    packed = np.packbits(~np.asarray(is_open, dtype=np.bool_), bitorder="little")
+    padded = np.zeros(8 * -(-packed.size // 8), dtype=np.uint8)
+    padded[: packed.size] = packed
+    words: Words = padded.view("<u8").astype(np.uint64)
+    words.flags.writeable = False
+    return words
 
 
 def _numbers(name: str, given: Iterable[int] | Integers, n_items: int) -> Integers:

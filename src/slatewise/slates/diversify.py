@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from slatewise.categories import indicators
 from slatewise.compiled import compiled
-from slatewise.slates.available import NO_NUMBERS, NO_TABLE
+from slatewise.slates.available import NO_NUMBERS, NO_TABLE, NO_WORDS
 from slatewise.slates.greedy import choose_slates, rule_arguments, score_arguments
 from slatewise.slates.kernels import Floats, Integers, Vectors, all_finite, read_only
 from slatewise.slates.rules import CategorySets, Rule, largest_cosine, overlap, pack_sets, relevance, volume
@@ -19,7 +19,7 @@ from slatewise.slates.scores import NO_ITEMS, TABLE, Scores
 
 Method = Literal["overlap", "dpp", "mmr"]
 
-EVERYTHING = (False, NO_TABLE, NO_NUMBERS, NO_NUMBERS)
+EVERYTHING = (False, NO_TABLE, NO_NUMBERS, NO_NUMBERS, NO_WORDS)
 FIRST = 1e-6
 """What makes the most relevant item the first one when relevance counts for nothing; above a tie."""
 

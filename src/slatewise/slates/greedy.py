@@ -33,6 +33,7 @@ from slatewise.slates.kernels import (
     ones,
     product,
     reaching,
+    squared_length,
 )
 from slatewise.slates.rules import (
     LARGEST_COSINE,
@@ -44,6 +45,7 @@ from slatewise.slates.rules import (
     RuleArguments,
     SetMemory,
     add_direction,
+    both_have_categories,
     drifts,
     first_gain,
     first_state,
@@ -136,7 +138,7 @@ def choose_slates(
     Memory for all items is only reserved: what is written grows with the pool, apart from one bit per item.
     """
     kind, weights, noise, vectors, words, set_of_item = rule
-    restricted, _, _, candidates = available
+    restricted, _, _, candidates, _ = available
     n_items = scores[1].shape[1] if scores[0] == TABLE else scores[3].shape[0]
     n, k = candidates.size if restricted else n_items, chosen[0].shape[1]
     if n == 0:
@@ -163,9 +165,9 @@ def choose_slates(
 @inner
 def close_unavailable(available: AvailableArguments, user: int, closed: Words, n: int) -> None:
     """Set the bits of what a user may not see: places in the catalog, or among the candidates if there are some."""
-    restricted, table, excluded, candidates = available
+    restricted, table, excluded, candidates, words = available
     for block in range(closed.size):
-        closed[block] = np.uint64(0)
+        closed[block] = words[block] if words.size > 0 else np.uint64(0)
     if table.shape[0] > 0:
         row = user if table.shape[0] > 1 else 0
         for place in range(n):
@@ -207,9 +209,7 @@ def choose_slate(
             place = lowest_item(pool, size, lowest_tie(best))
             slate[filled] = int(pool[ITEM, place])
             chosen[1][user, filled], chosen[2][user, filled] = pool[GAIN, place], pool[OWN, place]
-            if kind == OVERLAP:
-                count += 1
-            elif kind != RELEVANCE and filled + 1 < slate.size:
+            if kind != RELEVANCE and filled + 1 < slate.size:
                 count = add_direction(rule[0], vectors, slate[filled], directions, count)
             filled, size = filled + 1, size - 1
             for row in range(6):
@@ -293,7 +293,7 @@ def less_overlap(
     candidates: Integers,
     block: tuple[Floats, int, int, int],
 ) -> Floats:
-    """Return the bounds of a block, lowered by the weighted overlaps of its items with those chosen so far."""
+    """Return the bounds of a block, lowered by the weighted overlaps of its items' categories with those chosen."""
     (slate, count), (values, first, last, start) = chosen, block
     lowered = np.empty(last - first)
     for place in range(lowered.size):
@@ -399,14 +399,15 @@ def refresh(
     """
     directions, slate, count = chosen
     kind, weight, _ = rule
-    item, size, state = int(pool[ITEM, place]), pool[SIZE, place], pool[STATE, place]
-    most = (pool[OWN, place] - limit) / weight if kind == LARGEST_COSINE else np.inf
-    number = int(pool[SEEN, place])
-    if kind == OVERLAP:
-        number, state = count, summed_similarity(sets, item, slate, count)
-    while number < count and state <= most:
-        state = next_state(kind, state, size, product(vectors, item, directions, number))
+    item, own, size, state = int(pool[ITEM, place]), pool[OWN, place], pool[SIZE, place], pool[STATE, place]
+    shared = summed_similarity(sets, item, slate, count) if kind == OVERLAP else 0.0
+    number = int(pool[SEEN, place]) if kind != OVERLAP or vectors.shape[0] > 0 else count
+    stops = kind in (OVERLAP, LARGEST_COSINE)
+    while number < count and not (stops and own - weight * (shared + state) < limit):
+        if kind != OVERLAP or not both_have_categories(sets, item, slate[number]):
+            size = squared_length(vectors, item) if kind == OVERLAP and size == 0.0 else size
+            state = next_state(kind, state, size, product(vectors, item, directions, number))
         number += 1
-    pool[SEEN, place], pool[STATE, place] = number, state
-    pool[GAIN, place] = pool[OWN, place] - loss(rule, state, size, count)
+    pool[SEEN, place], pool[SIZE, place], pool[STATE, place] = number, size, state
+    pool[GAIN, place] = own - loss(rule, shared + state, size, count)
     return float(pool[GAIN, place])

@@ -30,6 +30,9 @@ KEPT_VALUES = 1 << 18
 PARTS = 4
 """A large table is read in this many places at a time."""
 
+NOTHING_OR_LOWEST = np.array([0.0, -np.inf])
+"""What to add to a value, by a bit that says whether it does not count."""
+
 UNIT = 2.0**-23
 """Twice the relative rounding error of float32."""
 
@@ -175,7 +178,7 @@ def linear_bounds(
             if closed[block + part * n_blocks] != 0:
                 start = values_first + part * values_apart
                 bits = closed[block + part * n_blocks]
-                bounds[block + part * n_blocks] = largest_open(values, start, start + BLOCK, bits)
+                bounds[block + part * n_blocks] = largest_finite_open(values, start, bits)
     for block in range(PARTS * n_blocks, bounds.size):
         first, last = block * BLOCK, min(n_rows, block * BLOCK + BLOCK)
         shift = 0 if kept else first
@@ -204,6 +207,19 @@ def largest_open(values: Floats, first: int, last: int, closed: np.uint64) -> fl
             if not abs(values[first + place]) < np.inf:
                 return np.nan
             largest = max(largest, values[first + place])
+    return largest
+
+
+@inner
+def largest_finite_open(values: Floats, first: int, closed: np.uint64) -> float:
+    """Return the largest of a whole block's values, all finite, whose bit is not set.
+
+    There is no branch in it: which bits are set cannot be predicted.
+    """
+    largest = -np.inf
+    for place in range(BLOCK):
+        bit = (closed >> np.uint64(place)) & np.uint64(1)
+        largest = max(largest, values[first + place] + NOTHING_OR_LOWEST[bit])
     return largest
 
 
@@ -268,6 +284,15 @@ def jaccard_of_sets(words: Words, item: int, other: int) -> float:
         shared += ones(words[item, word] & words[other, word])
         united += ones(words[item, word] | words[other, word])
     return shared / united if shared > 0 else 0.0
+
+
+@inner
+def is_empty(words: Words, item: int) -> bool:
+    """Whether a set has no members."""
+    members = np.uint64(0)
+    for word in range(words.shape[1]):
+        members |= words[item, word]
+    return bool(members == np.uint64(0))
 
 
 @inner

@@ -20,6 +20,7 @@ from slatewise.slates.kernels import (
     Vectors,
     Words,
     inner,
+    is_empty,
     jaccard_of_sets,
     product,
     read_only,
@@ -79,15 +80,23 @@ def relevance() -> Rule:
     return Rule(RELEVANCE)
 
 
-def overlap(sets: CategorySets, weight: float | Floats) -> Rule:
-    """Loss: weight times the summed Jaccard similarity of category sets with the chosen items.
+def overlap(sets: CategorySets, weight: float | Floats, vectors: Vectors = NO_VECTORS) -> Rule:
+    """Loss: weight times the summed similarity with the chosen items.
 
-    sets: from `pack_sets`; weight: 0 (only relevant) or more (more varied), one number or one per user.
+    Two items are as similar as the Jaccard index of their categories, if both have some; else as the cosine of their
+    vectors, not below 0; without vectors, not at all. sets: from `pack_sets`; weight: 0 (only relevant) or more (more
+    varied), one number or one per user.
     """
     weights = np.atleast_1d(np.asarray(weight, dtype=np.float64))
     if not all(0.0 <= number < np.inf for number in weights.tolist()):
         raise ValueError(f"weight is {weight}; give 0 (only relevant) or more (more varied)")
-    return Rule(OVERLAP, weights, sets=sets)
+    return Rule(OVERLAP, weights, vectors=vectors_for_overlap(sets, vectors), sets=sets)
+
+
+def vectors_for_overlap(sets: CategorySets, vectors: Vectors) -> Vectors:
+    """Return the vectors, or none if every item has categories: then none is ever looked at."""
+    has_members = np.asarray(sets.words.any(axis=1))
+    return NO_VECTORS if has_members[sets.of_item].all() else read_only(vectors, vectors.dtype)
 
 
 def volume(vectors: Vectors) -> Rule:
@@ -154,8 +163,8 @@ def fill_first_gains(rule: tuple[int, float, float], vectors: Vectors, items: In
 def first_state(kind: int, size: float) -> float:
     """Return the state of an item on an empty slate; size is |x_i|².
 
-    It is the part of |x_i|² that is left (volume), the variance that is left (entropy), the summed similarity
-    (overlap), the summed cosine (mean) or the largest cosine.
+    It is the part of |x_i|² that is left (volume), the variance that is left (entropy), the summed cosine (mean, and
+    overlap where categories say nothing) or the largest cosine.
     """
     if kind == VOLUME:
         return 1.0 if size > 0.0 else 0.0
@@ -171,6 +180,8 @@ def next_state(kind: int, state: float, size: float, similarity: float) -> float
     if kind == ENTROPY:
         return max(state - similarity * similarity, 0.0)
     cosine = similarity / np.sqrt(size) if size > 0.0 else 0.0
+    if kind == OVERLAP:
+        return state + max(cosine, 0.0)
     return state + cosine if kind == MEAN_COSINE else max(state, cosine)
 
 
@@ -199,8 +210,15 @@ def summed_similarity(sets: SetMemory, item: int, slate: Integers, count: int) -
 
 
 @inner
+def both_have_categories(sets: SetMemory, item: int, other: int) -> bool:
+    """Whether neither of two items has an empty set."""
+    words, of_item, _, _ = sets
+    return not is_empty(words, of_item[item]) and not is_empty(words, of_item[other])
+
+
+@inner
 def size_of(kind: int, vectors: Vectors, item: int) -> float:
-    """Return |x_i|², 0 for a rule that does not need it."""
+    """Return |x_i|², 0 for a rule that does not need it, or not for every item."""
     return 0.0 if kind in (RELEVANCE, OVERLAP) else squared_length(vectors, item)
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from slatewise.compiled import compiled
 from slatewise.slates.kernels import (
     BLOCK,
     KEPT_VALUES,
@@ -107,6 +108,27 @@ def table(values: ArrayLike) -> Scores:
     if scores.ndim != 2 or scores.shape[1] == 0:
         raise ValueError(f"scores are {scores.shape}; give one row per user and at least one item: (n_users, n_items)")
     return Scores(TABLE, scores, NO_ITEMS)
+
+
+def boosted(scores: Scores, factors: Floats) -> Scores:
+    """Return linear scores as a table, each times the factor of its item (n_items,), or divided by it if below 0."""
+    values = linear_scores(scores)
+    return table(np.where(values > 0.0, values * factors, values / factors))
+
+
+def linear_scores(scores: Scores) -> Floats:
+    """Return linear scores of all users and items in float64."""
+    values = np.empty((len(scores.values), len(scores.items.features)))
+    fill_linear_scores(scores.items.features, scores.items.base, scores.values, values)
+    return values
+
+
+@compiled
+def fill_linear_scores(features: NDArray[np.float32], base: Floats, weights: Floats, values: Floats) -> None:
+    """Fill in w·x_i + base_i for every user and item, in float64."""
+    for user in range(values.shape[0]):
+        for item in range(values.shape[1]):
+            values[user, item] = product(features, item, weights, user) + base[item]
 
 
 @inner

@@ -1,0 +1,115 @@
+"""Variety by the similarity of categories or, without them, of vectors: the knob, what is reported, what is unknown."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slatewise import Catalog, Recommender, make_policy
+from slatewise.catalog.embeddings import BprSettings
+from slatewise.cli.catalog import variety_words
+from slatewise.data.dataset import Dataset
+from slatewise.data.sources import load
+from slatewise.lab.metrics import per_split, per_user
+from slatewise.lab.simulate import Session, simulate
+from slatewise.policies.calibrated import Calibrated
+from slatewise.slates.kernels import read_only
+from slatewise.slates.similarity import measure_variety
+from tests.support import naive
+from tests.support.text_vectors import text_vectors
+
+Make = Callable[[Dataset], Catalog]
+KNOBS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 6))
+def test_variety_and_distances_by_a_loop(seed: int, k: int) -> None:
+    random = np.random.default_rng(seed)
+    categories, vectors = random.random((k, 3)) < 0.3, random.normal(size=(k, 2)) * (random.random((k, 1)) < 0.7)
+    slate, distances, variety = np.arange(k)[None], np.empty((1, k)), np.empty(1)
+    measure_variety(slate, read_only(categories, bool), read_only(vectors, float), distances, variety)
+    expected = naive.slate_distance([*range(k)], categories, vectors)
+    assert variety[0] == pytest.approx(np.nan if expected is None else expected, nan_ok=True)
+    for item, found in enumerate(distances[0]):
+        others = [naive.similarity(categories, vectors, item, other) for other in range(k) if other != item]
+        known = [1 - one for one in others if one is not None]
+        assert found == pytest.approx(np.mean(known) if known else np.nan, nan_ok=True)
+
+
+def without_categories(dataset: Dataset) -> Dataset:
+    return replace(dataset, category_names=(), categories=np.zeros((dataset.n_items, 0), dtype=bool))
+
+
+def trained(dataset: Dataset) -> Catalog:
+    return Catalog.train(dataset, BprSettings(epochs=3))
+
+
+def from_text(dataset: Dataset) -> Catalog:
+    titles = dataset.titles
+    return Catalog.from_vectors(dataset.item_ids, text_vectors(titles), titles=titles, interactions=dataset)
+
+
+@pytest.mark.parametrize("make", [trained, from_text])
+@pytest.mark.parametrize(
+    "name", ["synthetic", *(pytest.param(n, marks=pytest.mark.slow) for n in ("ml-100k", "ml-1m", "anime-5k"))]
+)
+def test_the_knob_is_monotone_without_categories(name: str, make: Make, request: pytest.FixtureRequest) -> None:
+    """Slates become more varied and less relevant, by vectors trained on likes and by vectors of titles."""
+    with pytest.MonkeyPatch.context() as patch:
+        if name != "synthetic":
+            patch.setenv("SLATEWISE_DATA", str(request.getfixturevalue("real_data")))
+        train, test = without_categories(load(name)).split(0.2, seed=5)
+    catalog, asked, measured = make(train), test.take(range(100)), []
+    for knob in KNOBS:
+        records = simulate(make_policy("dc2b-calibrated", catalog, diversity=knob), asked, Session(rounds=3))
+        labelled = records.with_columns(dataset=pl.lit(name), split=pl.lit(0), policy=pl.lit("x"))
+        users = per_user(labelled, test.categories, (30,), catalog.vectors)
+        measured.append(per_split(users).select("diversity", "p@30").row(0))
+    varieties = [diversity for diversity, _ in measured]
+    assert varieties == sorted(varieties)
+    assert 1.0 > varieties[-1] > varieties[0] + 0.03
+    assert measured[-1][1] <= measured[0][1]
+
+
+def test_slates_are_as_today_where_all_items_have_categories() -> None:
+    """Vectors then make no difference at all, whatever they are."""
+    random = np.random.default_rng(3)
+    categories = [f"c{number % 4}|c{number % 7}" for number in range(60)]
+    vectors = random.normal(size=(60, 5))
+    catalog = Catalog.from_vectors(range(60), vectors, categories=categories)
+    turned = replace(catalog, vectors=catalog.vectors[::-1].copy(), about={})
+    slates = []
+    for one in (catalog, turned):
+        assert Calibrated(one).similarity_vectors.size == 0
+        with Recommender(one) as recommender:
+            slates.append(recommender.recommend("ann", diversity=0.9))
+    assert [item.id for item in slates[0].items] == [item.id for item in slates[1].items]
+    assert slates[0].variety == slates[1].variety
+
+
+def test_what_cannot_be_compared_is_unknown_and_not_varied() -> None:
+    vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+    with Recommender(Catalog.from_vectors(["a", "b", "c", "d"], vectors)) as recommender:
+        alike = recommender.recommend("ann", candidates=["a", "b"])
+        unknown = recommender.recommend("ben", candidates=["c", "d"])
+        single = recommender.recommend("cem", 1)
+        both = recommender.recommend("dan")
+        assert (alike.variety, unknown.variety, single.variety, both.variety) == (0.0, None, None, 0.0)
+        assert [item.distance for item in both.items if item.id in ("c", "d")] == [None, None]
+        again = recommender.recommend("ben", request_id="1")
+        assert recommender.recommend("ben", request_id="1") == again
+        assert all(replayed.is_same for replayed in recommender.replay())
+
+
+def test_commands_say_by_what_items_are_compared() -> None:
+    vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    assert variety_words(Catalog.from_vectors(["a", "b", "c"], vectors, categories=["A", "B", "A"])) == []
+    (some,) = variety_words(Catalog.from_vectors(["a", "b", "c"], vectors, categories=["A", None, "A"]))
+    assert some.startswith("1 items have no categories")
+    none, unknown = variety_words(Catalog.from_vectors(["a", "b", "c"], vectors))
+    assert none.startswith("no item has categories")
+    assert unknown == "1 items have neither categories nor a vector: their variety is unknown"
