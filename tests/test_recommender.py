@@ -1,22 +1,17 @@
 """The online recommender on the plain store: what is shown, why, and what counts once."""
 
 import gc
-import itertools
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from slatewise.catalog import Catalog
 from slatewise.policies import POLICIES
 from slatewise.recommender import ConflictError, Preview, Recommender, RequestError, Slate, UnknownSlateError
-from slatewise.recommender.served_catalog import mean_distance
 from slatewise.recommender.types import EXPLORING, POPULAR, SIMILAR
-from tests.support import naive
 from tests.support.recommending import Clock, ids, make_catalog
 
 
@@ -42,6 +37,7 @@ def test_a_slate_says_what_and_why(recommender: Recommender) -> None:
     assert len(set(ids(slate))) == 5
     assert slate.number == 0
     assert slate.policy == "dc2b-calibrated"
+    assert slate.variety is not None
     assert 0.0 <= slate.variety <= 1.0
     for item in slate.items:
         assert item.title == str(item.id)
@@ -134,7 +130,7 @@ def test_more_diversity_makes_slates_more_varied(catalog: Catalog) -> None:
         with Recommender(catalog) as recommender:
             first = recommender.recommend("ann", diversity=diversity)
             recommender.feedback(first.slate_id, ids(first)[:2])
-            varieties.append(recommender.recommend("ann", diversity=diversity).variety)
+            varieties.append(recommender.recommend("ann", diversity=diversity).variety or 0.0)
     assert varieties[0] < varieties[1]
 
 
@@ -301,11 +297,3 @@ def test_explain_works_for_every_kind_of_policy(catalog: Catalog, name: str) -> 
         recommender.feedback(slate.slate_id, ids(slate)[:2])
         assert recommender.explain("ann").clicks == 2
         assert recommender.explain("nobody").slates == 0
-
-
-@given(st.lists(st.sets(st.integers(0, 4)), min_size=2, max_size=6))
-def test_variety_is_the_mean_distance_by_a_loop(sets: list[set[int]]) -> None:
-    indicators = np.array([[member in group for member in range(5)] for group in sets])
-    distances = [1 - naive.jaccard(left, right) for left, right in itertools.combinations(sets, 2)]
-    assert mean_distance(indicators) == pytest.approx(np.mean(distances))
-    assert mean_distance(indicators[:1]) == 0.0

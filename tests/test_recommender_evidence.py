@@ -256,7 +256,7 @@ def test_the_same_request_id_gets_the_same_slate(store: Store) -> None:
     first = recommender.recommend("ann", 5, request_id="r", exclude=[100])
     for again in (recommender, restarted(recommender)):
         assert again.recommend("ann", 5, request_id="r", exclude=[100]) == first
-    recommender.recommend("ann", 5)
+    assert recommender.recommend("ann", 5).number == 1, "the control: without an id it is the next slate"
     assert recommender.recommend("ann", 5, request_id="r", exclude=[100]) == first
     with pytest.raises(ConflictError, match="request_id"):
         recommender.recommend("ann", 6, request_id="r", exclude=[100])

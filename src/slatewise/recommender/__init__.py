@@ -1,6 +1,7 @@
 """The online recommender: slates for users, feedback back, and nothing acknowledged is ever lost."""
 
 import math
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
@@ -19,6 +20,9 @@ from slatewise.recommender.expiry import PORTION, ExpiredSlates, Portion
 from slatewise.recommender.explain import MAX_ROUNDS, user_view
 from slatewise.recommender.feedback import FeedbackEvent, Values, record_feedback
 from slatewise.recommender.fitting import fit_log, fit_record
+from slatewise.recommender.item_changes import FIELDS, Item, check_items, item_details, patch_item, withdraw_items
+from slatewise.recommender.items import ItemSnapshot
+from slatewise.recommender.live_rates import LiveRates
 from slatewise.recommender.loading import LogTail, load_profile
 from slatewise.recommender.merge import check_merge, merge_users
 from slatewise.recommender.profile import ProfileCache, UserProfile
@@ -36,18 +40,22 @@ from slatewise.recommender.replay import replay_user
 from slatewise.recommender.rules import ATTENTION_FIT, FOLLOW_FIT, LearningRules, fitted_attention
 from slatewise.recommender.served_catalog import ServedCatalog
 from slatewise.recommender.served_policies import policy_shares
+from slatewise.recommender.slate_rules import NO_RULES, AtLeast, AtMost, Boost, Pin, SlateRules, as_rules
 from slatewise.recommender.types import (
     ConflictError,
     EventReceipt,
+    ItemDetails,
     MergeReceipt,
     PolicyResult,
     PolicyShare,
     Preview,
+    Rate,
     Receipt,
     ReplayedSlate,
     RequestError,
     Slate,
     SlateItem,
+    UnknownItemError,
     UnknownSlateError,
     UnknownUserError,
     UserView,
@@ -59,9 +67,15 @@ from slatewise.store.protocol import Transaction
 from slatewise.store.records import CLOSED, ItemId, UserRecord
 
 __all__ = [
+    "AtLeast",
+    "AtMost",
+    "Boost",
     "ConflictError",
     "Event",
     "EventReceipt",
+    "Item",
+    "ItemDetails",
+    "Pin",
     "PolicyShare",
     "Preview",
     "Receipt",
@@ -69,10 +83,13 @@ __all__ = [
     "RequestError",
     "Slate",
     "SlateItem",
+    "SlateRules",
+    "UnknownItemError",
     "UnknownSlateError",
 ]
 
 CACHED_USERS = 2_000
+LISTS = ("candidates", "exclude", "categories")
 
 
 class Recommender:
@@ -102,6 +119,8 @@ class Recommender:
         Seconds after which a shown item may be offered again; infinite by default.
     events : mapping
         Changes to the table of kinds of events, such as {"purchase": {"weight": 2.0, "repeat_after": 86400.0}}.
+    scenarios : mapping
+        Rules for slates by name, each a `SlateRules` or a dictionary of its fields; requests name them.
 
     Examples
     --------
@@ -131,8 +150,10 @@ class Recommender:
         half_life: float = math.inf,
         repeat_after: float = math.inf,
         events: Mapping[str, Mapping[str, float]] | None = None,
+        scenarios: Mapping[str, SlateRules | Mapping[str, Any]] | None = None,
     ) -> None:
         self._policies = policy_shares(policy)
+        self._scenarios = {name: as_rules(given) for name, given in (scenarios or {}).items()}
         if isinstance(attention, str) and attention != FOLLOW_FIT:
             raise ValueError(
                 f"attention is {attention!r}; give an Attention, or {FOLLOW_FIT!r} to follow the latest fit"
@@ -144,7 +165,9 @@ class Recommender:
         opened = open_store(store) if isinstance(store, str) else store
         if self._follows_fit:
             self._rules = replace(self._rules, attention=_fitted(opened))
-        served = self._prepare(catalog)
+        self._rates = LiveRates(opened)
+        served = self._prepare(ItemSnapshot.read(opened, catalog))
+        self._items_lock = threading.RLock()
         self._serving = Serving(served, opened, ProfileCache(CACHED_USERS), seed, clock)
 
     @property
@@ -184,6 +207,8 @@ class Recommender:
         policy: str | None = None,
         replaces: str | None = None,
         request_id: str | None = None,
+        rules: SlateRules = NO_RULES,
+        scenario: str | None = None,
     ) -> Slate:
         """Choose k items that this user has not been shown, and record the slate.
 
@@ -207,11 +232,15 @@ class Recommender:
             The id of a slate to withdraw if it is still open and nobody reacted to it; its items count as never shown.
         request_id : str, optional
             Any text; the same id with the same request returns the same slate, with another request it is an error.
+        rules : SlateRules, optional
+            What the slate must be like: filter, boost, pin, at_most, at_least, min_probability, exclude_owned.
+        scenario : str, optional
+            The name of rules that were given to the recommender; both these and `rules` count.
 
         Returns
         -------
         Slate
-            The recorded slate, once it is durable.
+            The recorded slate, once it is durable; `unmet` are the rules that it does not meet.
 
         Examples
         --------
@@ -221,7 +250,19 @@ class Recommender:
         >>> [item.id for item in slate.items]
         [1]
         """
-        request = _request(user, k, diversity, candidates, exclude, categories, policy, replaces, request_id)
+        request = self.request(
+            user,
+            k,
+            diversity=diversity,
+            candidates=candidates,
+            exclude=exclude,
+            categories=categories,
+            policy=policy,
+            replaces=replaces,
+            request_id=request_id,
+            rules=rules,
+            scenario=scenario,
+        )
         for _ in range(self.max_drafts):
             slate = self.recorded(request) or self.record(self.draft(request)).result()
             if slate is not None:
@@ -239,12 +280,14 @@ class Recommender:
         categories: Iterable[str] | None = None,
         policy: str | None = None,
         replaces: str | None = None,
+        rules: SlateRules = NO_RULES,
+        scenario: str | None = None,
     ) -> Preview:
         """Return what `recommend` would choose now; nothing is recorded.
 
         Parameters
         ----------
-        user, k, diversity, candidates, exclude, categories, policy, replaces
+        user, k, diversity, candidates, exclude, categories, policy, replaces, rules, scenario
             As for `recommend`.
 
         Returns
@@ -259,7 +302,51 @@ class Recommender:
         >>> recommender.preview("ann", 1).items == recommender.recommend("ann", 1).items
         True
         """
-        return self.preview_of(_request(user, k, diversity, candidates, exclude, categories, policy, replaces))
+        return self.preview_of(
+            self.request(
+                user,
+                k,
+                diversity=diversity,
+                candidates=candidates,
+                exclude=exclude,
+                categories=categories,
+                policy=policy,
+                replaces=replaces,
+                rules=rules,
+                scenario=scenario,
+            )
+        )
+
+    def request(
+        self, user: str, k: int = 10, *, rules: SlateRules = NO_RULES, scenario: str | None = None, **others: Any
+    ) -> SlateRequest:
+        """Return what `recommend` takes, as one object, with the rules of the scenario.
+
+        Parameters
+        ----------
+        user, k, rules, scenario
+            As for `recommend`.
+        others
+            The other arguments of `recommend`.
+
+        Returns
+        -------
+        SlateRequest
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> catalog = Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]])
+        >>> recommender = Recommender(catalog, scenarios={"teas": {"filter": "title = 'tea'"}})
+        >>> [item.id for item in recommender.preview_of(recommender.request("ann", scenario="teas")).items]
+        ['tea']
+        """
+        if scenario is not None:
+            if scenario not in self._scenarios:
+                raise RequestError(f"there is no such scenario; known are {', '.join(self._scenarios) or 'none'}")
+            rules = self._scenarios[scenario].and_also(rules)
+        lists = {name: tuple(others[name]) for name in LISTS if others.get(name) is not None}
+        return SlateRequest(user, k, rules=rules, scenario=scenario, **{**others, **lists})
 
     def preview_of(self, request: SlateRequest) -> Preview:
         """Return what would be chosen now for a request; nothing is recorded.
@@ -279,7 +366,8 @@ class Recommender:
         version = self.store.read(lambda transaction: transaction.lock(request.user).version)
         self._serving.profiles.keep_only(request.user, version)
         draft = self.draft(request)
-        return Preview(request.user, draft.profile.n_slates, draft.profile.policy.name, draft.variety, draft.items)
+        chosen = (draft.variety, draft.items, draft.unmet)
+        return Preview(request.user, draft.profile.n_slates, draft.profile.policy.name, *chosen)
 
     def recorded(self, request: SlateRequest) -> Slate | None:
         """Return the slate that was recorded for the same request before, if it has a request_id.
@@ -432,7 +520,9 @@ class Recommender:
         False
         """
         serving = self._serving
-        return serving.store.write(lambda transaction: record_feedback(serving, transaction, event))
+        receipt = serving.store.write(lambda transaction: record_feedback(serving, transaction, event))
+        receipt.add_done_callback(self._note)
+        return receipt
 
     def record_event(self, event: Event) -> EventReceipt:
         """Record something that a user did with an item anywhere; it counts once however often it is sent.
@@ -663,9 +753,160 @@ class Recommender:
         >>> sorted(item.id for item in recommender.recommend("ann").items)
         [2, 3]
         """
-        self._serving = replace(
-            self._serving, served=self._prepare(catalog), profiles=ProfileCache(CACHED_USERS, self.rebuilt)
-        )
+        with self._items_lock:
+            self._start_over(ItemSnapshot.read(self.store, catalog))
+
+    def put_items(self, items: Iterable[Item]) -> int:
+        """Add items, or replace what was said about them before; in force from the next slate on.
+
+        Other recommenders on the same store follow by `follow_items`, which a service does several times a second.
+
+        Parameters
+        ----------
+        items : iterable of Item
+            Each item once; all of them are written together or, if one is refused, none.
+
+        Returns
+        -------
+        int
+            The version of the item table; it grows with each change.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> from slatewise.recommender import Item
+        >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.put_items([Item("cake", "Apple cake", ["Sweet"], {"price": 4.5})])
+        1
+        >>> sorted(item.title for item in recommender.recommend("ann").items)
+        ['Apple cake', 'cocoa', 'tea']
+        """
+        given, snapshot = list(items), self._serving.served.items
+        check_items(snapshot, given)
+        now = self._serving.clock()
+        return self._write_items(lambda transaction: transaction.put_items([item.record(now) for item in given]))
+
+    def patch_item(self, item: ItemId, changes: Mapping[str, Any]) -> int:
+        """Change some of what is said about an item; return the version of the item table.
+
+        Parameters
+        ----------
+        item : int or str
+            The id of an item of the catalog or of the item table.
+        changes : mapping
+            New values for fields of `Item`; of attributes only those named, and None removes one.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.patch_item("tea", {"title": "Green tea", "attributes": {"price": 3.5}})
+        1
+        >>> recommender.item("tea").title
+        'Green tea'
+        """
+        now, unknown = self._serving.clock(), set(changes) - set(FIELDS)
+        if unknown:
+            raise RequestError(f"an item has no field {sorted(unknown)[0]!r}; its fields are {', '.join(FIELDS)}")
+        snapshot = self._serving.served.items
+        return self._write_items(lambda transaction: patch_item(snapshot, transaction, item, changes, now))
+
+    def withdraw_items(self, items: Iterable[ItemId]) -> int:
+        """Offer items no more; late feedback on them still counts. Return the version of the item table.
+
+        `patch_item(item, {"available": True})` offers an item again.
+
+        Parameters
+        ----------
+        items : iterable of item ids
+            All of them are withdrawn or, if one is unknown, none.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> version = recommender.withdraw_items(["tea"])
+        >>> [item.id for item in recommender.recommend("ann").items]
+        ['cocoa']
+        """
+        given, snapshot, now = list(dict.fromkeys(items)), self._serving.served.items, self._serving.clock()
+        return self._write_items(lambda transaction: withdraw_items(snapshot, transaction, given, now))
+
+    def item(self, item: ItemId) -> ItemDetails:
+        """Return what is known about an item; an UnknownItemError if there is none.
+
+        Parameters
+        ----------
+        item : int or str
+            The id of the item.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.item("cocoa").title
+        'cocoa'
+        """
+        return self.items([item])[0]
+
+    def items(self, items: Iterable[ItemId]) -> list[ItemDetails]:
+        """Return what is known about items; an UnknownItemError if one is unknown.
+
+        Parameters
+        ----------
+        items : iterable of item ids
+            In any order.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> [item.available for item in recommender.items(["tea", "cocoa"])]
+        [True, True]
+        """
+        served = self._serving.served
+        found = self.store.read(lambda transaction: item_details(served.items, transaction, items))
+        return [replace(one, rate=served.rate(one.id)) for one in found]
+
+    @property
+    def snapshot(self) -> ItemSnapshot:
+        """The catalog and the item table that slates are chosen from now.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.snapshot.version, recommender.snapshot.frame.columns
+        (0, ['id', 'title', 'categories', 'available', 'published_at'])
+        """
+        return self._serving.served.items
+
+    def follow_items(self) -> bool:
+        """Serve the items as the store has them, if others changed them; return whether they did.
+
+        Beliefs stay valid; only users who have met an item before it was what it is now are learned again.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.follow_items()
+        False
+        """
+        with self._items_lock:
+            served = self._serving.served
+            items = served.items.refreshed(self.store)
+            if items is served.items:
+                return False
+            new = served.with_items(items)
+            for name in self._policies:
+                new.policy(name)
+            self._rates.use(new)
+            profiles = self._serving.profiles
+            if new.prepared() is not served.prepared():
+                profiles = profiles.moved_to(new.prepared())
+            self._serving = replace(self._serving, served=new, profiles=profiles)
+        return True
 
     def follow_fit(self) -> bool:
         """Learn by what was last fitted from the log, if `attention` says so; return whether that has changed.
@@ -683,7 +924,8 @@ class Recommender:
         if attention == self._rules.attention:
             return False
         self._rules = replace(self._rules, attention=attention)
-        self.use_catalog(self.catalog)
+        with self._items_lock:
+            self._start_over(self._serving.served.items)
         return True
 
     def fit_attention(self, *, save: bool = True) -> AttentionFit:
@@ -708,6 +950,56 @@ class Recommender:
         if save:
             self.store.write(lambda transaction: transaction.save_fit(fit_record(fit, now))).result()
         return fit
+
+    def learn_rates(self) -> int:
+        """Learn from the latest feedback of everyone which items are liked, and choose by it; return the version.
+
+        A service does it once a second. It reads and writes the store in the calling thread. Other recommenders on the
+        same store follow when they learn. Policies that know no rates, and what is known about users, do not change.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> receipt = recommender.feedback(recommender.recommend("ann").slate_id, [2])
+        >>> before, version, after = recommender.rate(2), recommender.learn_rates(), recommender.rate(2)
+        >>> after.seen > before.seen
+        True
+        """
+        return self._rates.step(self._serving.served, self._serving.clock())
+
+    def rebuild_rates(self) -> int:
+        """Learn the rates of items again from the whole log of the catalog, and choose by them; return the version.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.rebuild_rates()
+        0
+        """
+        return self._rates.rebuild(self._serving.served, self._serving.clock())
+
+    def rate(self, item: ItemId) -> Rate:
+        """Return what share of all people is believed to like an item, with its interval.
+
+        Parameters
+        ----------
+        item : int or str
+            The id of the item.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> rate = recommender.rate("tea")
+        >>> rate.value, rate.low < 0.2, rate.high > 0.8
+        (0.5, True, True)
+        """
+        rate = self._serving.served.rate(item)
+        if rate is None:
+            raise UnknownItemError("the catalog does not have this item")
+        return rate
 
     def verify(self) -> Iterator[tuple[str, str | None]]:
         """Yield every user and what is wrong with what is cached about them, or None.
@@ -790,11 +1082,28 @@ class Recommender:
     ) -> None:
         self.close()
 
-    def _prepare(self, catalog: Catalog) -> ServedCatalog:
-        served = ServedCatalog(catalog, self._policies, self._rules)
+    def _prepare(self, items: ItemSnapshot) -> ServedCatalog:
+        served = ServedCatalog(items, self._policies, self._rules)
         for name in self._policies:
             served.policy(name)
+        self._rates.use(served)
         return served
+
+    def _note(self, future: Future[Receipt]) -> None:
+        """Remember an event once it is durable, for the next `learn_rates`."""
+        if future.exception() is None and not future.result().duplicate:
+            self._rates.noted.append((future.result().slate_id, future.result().event_id))
+
+    def _start_over(self, items: ItemSnapshot) -> None:
+        """Serve from other items, and load every profile again."""
+        profiles = ProfileCache(CACHED_USERS, self.rebuilt)
+        self._serving = replace(self._serving, served=self._prepare(items), profiles=profiles)
+
+    def _write_items(self, job: Callable[[Transaction], int]) -> int:
+        """Change the item table; the change is in force when this returns."""
+        version = self.store.write(job).result()
+        self.follow_items()
+        return version
 
     def _problem(self, user: str) -> str | None:
         served = self._serving.served
@@ -806,27 +1115,3 @@ class Recommender:
 
 def _fitted(store: Store) -> Attention:
     return fitted_attention(store.read(lambda transaction: transaction.fit(ATTENTION_FIT)))
-
-
-def _request(
-    user: str,
-    k: int,
-    diversity: float | None,
-    candidates: Iterable[ItemId] | None,
-    exclude: Iterable[ItemId] | None,
-    categories: Iterable[str] | None,
-    policy: str | None,
-    replaces: str | None,
-    request_id: str | None = None,
-) -> SlateRequest:
-    return SlateRequest(
-        user,
-        k,
-        diversity,
-        None if candidates is None else tuple(candidates),
-        None if exclude is None else tuple(exclude),
-        None if categories is None else tuple(categories),
-        policy,
-        replaces,
-        request_id,
-    )

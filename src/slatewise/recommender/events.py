@@ -10,7 +10,7 @@ import secrets
 from dataclasses import dataclass, replace
 
 from slatewise.recommender.loading import with_numbers
-from slatewise.recommender.recommend import Serving, check_id, plain_id
+from slatewise.recommender.recommend import Serving, check_id, new_version, plain_id
 from slatewise.recommender.types import ConflictError, EventReceipt, RequestError
 from slatewise.store.protocol import Transaction
 from slatewise.store.records import EventRecord, ItemId, UserRecord
@@ -69,7 +69,7 @@ def record_event(serving: Serving, transaction: Transaction, event: Event) -> Ev
             raise ConflictError("this event_id was used before with different content; resend an event unchanged")
         record = replace(record, event_id=f"{event_id}-{secrets.token_hex(4)}")
     transaction.add_event(record)
-    version = secrets.token_hex(8)
+    version = new_version()
     transaction.save_user(replace(user, version=version, updated_at=now))
     _update_cache(serving, user, version, record)
     return EventReceipt(event.user, record.event_id, duplicate=False, known=_is_known(serving, event))

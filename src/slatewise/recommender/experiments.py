@@ -21,7 +21,7 @@ def _result(name: str, share: float, totals: PolicyTotals | None) -> PolicyResul
         unknown = Interval(None, None, None)
         return PolicyResult(name, share, 0, 0, 0, unknown, unknown)
     clicks = (totals.clicks, totals.clicks_squared, totals.clicks_shown)
-    variety = (totals.variety, totals.variety_squared, totals.variety_slates)
+    variety = (totals.variety, totals.variety_squared, totals.variety_varied)
     return PolicyResult(
         policy=name,
         share=share,
@@ -29,7 +29,7 @@ def _result(name: str, share: float, totals: PolicyTotals | None) -> PolicyResul
         slates=totals.slates,
         clicks=totals.clicks,
         click_rate=ratio_interval(clicks, (totals.shown, totals.shown_squared), totals.users),
-        diversity=ratio_interval(variety, (totals.slates, totals.slates_squared), totals.users),
+        diversity=ratio_interval(variety, (totals.varied, totals.varied_squared), totals.users),
     )
 
 

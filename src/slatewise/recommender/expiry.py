@@ -31,7 +31,7 @@ class ExpiredSlates:
 
     def __init__(self, serving: Callable[[], Serving], reward_wait: float) -> None:
         self.waiting = 0
-        """How many there were before the latest portion, counted up to MOST_COUNTED."""
+        """How many there were when they were last looked at, counted up to MOST_COUNTED."""
         self._serving, self._reward_wait = serving, reward_wait
         self._oldest: float | None = None
         self._skip = 0
@@ -39,6 +39,14 @@ class ExpiredSlates:
     def start_over(self) -> None:
         """Try again to close the slates that could not be closed."""
         self._skip = 0
+
+    def count(self) -> None:
+        """Count those that wait, without closing any."""
+        serving = self._serving()
+        before = serving.clock() - self._reward_wait
+        self.waiting, self._oldest = serving.store.read(
+            lambda transaction: transaction.count_expired(before, MOST_COUNTED)
+        )
 
     def close_portion(self, limit: int = PORTION) -> Portion:
         """Close the oldest few; return once that is durable."""
@@ -56,7 +64,7 @@ class ExpiredSlates:
         return Portion(len(expired), outcomes.count(True), errors)
 
     def oldest_seconds(self) -> float:
-        """Return for how long the oldest one has been expired, as far as the latest portion knew."""
+        """Return for how long the oldest one has been expired, as far as was known when they were last looked at."""
         return 0.0 if self._oldest is None else self._serving().clock() - self._oldest - self._reward_wait
 
 

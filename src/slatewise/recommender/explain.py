@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +23,16 @@ Point = tuple[float | None, float | None]
 
 MAX_ROUNDS = 100
 MAX_LIKED = 20
+SMALLEST_SPREAD = 1e-24
 
 
 @dataclass(frozen=True)
 class BeliefLayout:
-    """Where a policy's state holds precision and shift, and the item vectors that θ multiplies."""
+    """Where a policy's state holds precision and shift, and the item vectors that θ multiplies, up to scale."""
 
     precision: str
     shift: str
-    vectors: Callable[[Catalog], NDArray[np.float32]]
+    vectors: Callable[[Any], NDArray[np.float32]]
 
     def belief(self, state: State) -> belief.Beliefs:
         """Return the Gaussian belief inside a state."""
@@ -38,9 +40,9 @@ class BeliefLayout:
 
 
 BELIEF_LAYOUTS: dict[type, BeliefLayout] = {
-    Calibrated: BeliefLayout("precision", "shift", lambda catalog: catalog.taste_vectors),
-    Dc2b: BeliefLayout("precision", "shift", lambda catalog: catalog.vectors),
-    C2Ucb: BeliefLayout("gram", "reward", lambda catalog: catalog.vectors),
+    Calibrated: BeliefLayout("precision", "shift", lambda policy: policy.vectors),
+    Dc2b: BeliefLayout("precision", "shift", lambda policy: policy.catalog.vectors),
+    C2Ucb: BeliefLayout("gram", "reward", lambda policy: policy.catalog.vectors),
 }
 """The policies whose belief can be shown."""
 
@@ -49,7 +51,7 @@ def user_view(served: ServedCatalog, profile: UserProfile, user: str, recent: Se
     """Describe a user from a profile and the latest slates that it has learned."""
     policy, learned = profile.policy, learn_everything(profile)
     layout = BELIEF_LAYOUTS.get(type(policy.policy)) if served.catalog.n_categories else None
-    centers = None if layout is None else category_centers(served.catalog, layout.vectors(served.catalog))
+    centers = None if layout is None else category_centers(served.catalog, layout.vectors(policy.policy))
     plane = None if centers is None else _plane(centers)
     states = [None] * len(recent) if layout is None else states_after(profile.learned, policy, recent)
     points = [_point(layout, policy.start, state, plane) for state in states]
@@ -69,21 +71,34 @@ def user_view(served: ServedCatalog, profile: UserProfile, user: str, recent: Se
 
 
 def category_centers(catalog: Catalog, vectors: NDArray[np.float32]) -> Floats:
-    """Return the mean vector of each category (n_categories, dim), its items weighted by how many users like them."""
-    rates = 1.0 / (1.0 + np.exp(-catalog.log_odds))
+    """Return the mean vector of each category (n_categories, dim), less that of all items.
+
+    Items count by how many users like them. A belief along such a vector says what is liked more than other things.
+    """
+    rates, tastes = 1.0 / (1.0 + np.exp(-catalog.log_odds)), vectors.astype(np.float64)
     weights = catalog.categories * rates[:, None]
     totals = np.maximum(weights.sum(axis=0), 1e-12)
-    return np.asarray((weights.T @ vectors.astype(np.float64)) / totals[:, None])
+    return np.asarray(weights.T @ tastes / totals[:, None] - rates @ tastes / rates.sum())
+
+
+def lifts(before: belief.Beliefs, now: belief.Beliefs, centers: Floats) -> tuple[Floats, Floats]:
+    """Return how far beliefs about categories have moved, and how sure they are, each (n_users, n_categories).
+
+    Both are in units of how much people differ in a category, which is the deviation before anything is known: so a
+    rare category compares with a common one.
+    """
+    first, spread = belief.logit_moments(before, centers[None])
+    mean, variance = belief.logit_moments(now, centers[None])
+    unit = np.sqrt(np.maximum(spread, SMALLEST_SPREAD))
+    return (mean - first) / unit, np.sqrt(variance) / unit
 
 
 def _lifts(layout: BeliefLayout | None, start: State, state: State, centers: Floats | None) -> list[Point]:
-    """Return for each category how far the belief moved from the start, and its standard deviation."""
+    """Return lift and deviation of each category for one user."""
     if layout is None or centers is None:
         return []
-    now = layout.belief(state)
-    moved = centers @ (belief.mean(now)[0] - belief.mean(layout.belief(start))[0])
-    _, variance = belief.logit_moments(now, centers[None])
-    return list(zip(moved.tolist(), np.sqrt(variance[0]).tolist(), strict=True))
+    lift, deviation = lifts(layout.belief(start), layout.belief(state), centers)
+    return list(zip(lift[0].tolist(), deviation[0].tolist(), strict=True))
 
 
 def _plane(centers: Floats) -> Floats:

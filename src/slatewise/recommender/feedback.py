@@ -7,12 +7,11 @@ when the user's next slate is chosen.
 import hashlib
 import json
 import math
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slatewise.recommender.learning import Tally
-from slatewise.recommender.recommend import MAX_ITEMS, Serving, check_id, plain_id
+from slatewise.recommender.recommend import MAX_ITEMS, Serving, check_id, new_version, plain_id
 from slatewise.recommender.types import ConflictError, Receipt, RequestError, UnknownSlateError
 from slatewise.store.protocol import Transaction
 from slatewise.store.records import (
@@ -71,8 +70,8 @@ class FeedbackEvent:
         """Return the event as the log keeps it; without an id it gets one that is made from its content."""
         seen = slate.items[: self.seen] if isinstance(self.seen, int) else self.seen
         said = {name: getattr(self, name) for name in ("clicked", "retracted", "final", "values", "disliked")}
-        record = FeedbackRecord("", slate.slate_id, slate.user, received_at=at, seen=seen, **said)  # type: ignore[arg-type]
-        return replace(record, event_id=self.event_id or content_id(record))
+        record = FeedbackRecord(self.event_id or "", slate.slate_id, slate.user, received_at=at, seen=seen, **said)  # type: ignore[arg-type]
+        return record if self.event_id else replace(record, event_id=content_id(record))
 
 
 def content_id(record: FeedbackRecord) -> str:
@@ -98,8 +97,8 @@ def record_feedback(serving: Serving, transaction: Transaction, event: FeedbackE
     before = Tally.of(one for one in known if one.slate_id == slate.slate_id)
     slate = _closed(serving, transaction, slate, before, record)
     transaction.add_feedback(record)
-    version = secrets.token_hex(8)
-    transaction.save_user(replace(user, version=version, updated_at=record.received_at))
+    version = new_version()
+    transaction.save_user(UserRecord(user.user, version, user.n_slates, record.received_at))
     _update_cache(serving, user, version, (slate, before), record)
     return Receipt(slate.slate_id, record.event_id, duplicate=False, closed=slate.status != OPEN, late=is_late)
 
@@ -111,7 +110,7 @@ def close_expired_slate(serving: Serving, transaction: Transaction, slate: Slate
         return False
     tally, now = Tally.of(transaction.feedback_on(current)), serving.next_time(user)
     serving.close(transaction, current.with_status(CLOSED, now), len(tally.liked(current.items)))
-    transaction.save_user(replace(user, version=secrets.token_hex(8), updated_at=now))
+    transaction.save_user(UserRecord(user.user, new_version(), user.n_slates, now))
     serving.profiles.drop(slate.user)
     return True
 
@@ -194,8 +193,7 @@ def _update_cache(
     if profile is None or profile.version != user.version:
         serving.profiles.drop(user.user)
     elif profile.pending_slate(slate.slate_id) is not None:
-        changed = profile.with_feedback(event).with_statuses([slate])
-        serving.profiles.put(user.user, replace(changed, version=version))
+        serving.profiles.put(user.user, profile.with_feedback(slate, event, version))
     elif slate.status == WITHDRAWN or before.says_as_much_as(before.after(event), slate.items):
         serving.profiles.put(user.user, replace(profile, version=version))
     else:

@@ -42,10 +42,10 @@ def slate_log(store: Store, served: ServedCatalog, most_slates: int = MOST_SLATE
         owners += [number] * len(told)
     if not slates:
         raise RequestError("nobody has reacted to a slate yet, so there is nothing to fit")
-    return SlateLog(_reactions(slates), np.array(owners, dtype=np.int64))
+    return SlateLog(reactions_of(slates), np.array(owners, dtype=np.int64))
 
 
-def _reactions(slates: Sequence[LoggedSlate]) -> Reactions:
+def reactions_of(slates: Sequence[LoggedSlate]) -> Reactions:
     """Lay out slates of any length as rows, padded with places that hold no item."""
     shape = (len(slates), max(len(slate.numbers) for slate in slates))
     items, value = np.full(shape, -1, dtype=np.int64), np.full(shape, np.nan)

@@ -3,7 +3,6 @@
 An event that is already there is left alone, so that an import can be repeated, and resumed by repeating it.
 """
 
-import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 
 from slatewise.recommender.events import Event
-from slatewise.recommender.recommend import CLOCK_STEP
+from slatewise.recommender.recommend import CLOCK_STEP, new_version
 from slatewise.recommender.types import ConflictError
 from slatewise.store.protocol import Store, Transaction
 from slatewise.store.records import EventRecord
@@ -68,7 +67,7 @@ def _record(transaction: Transaction, events: Sequence[Event], now: float) -> in
         transaction.add_event(EventRecord(key, user.user, *said, at, time_of_arrival, position))
         time_of_arrival += CLOCK_STEP
     transaction.discard_belief(user.user)
-    transaction.save_user(replace(user, version=secrets.token_hex(8), updated_at=time_of_arrival))
+    transaction.save_user(replace(user, version=new_version(), updated_at=time_of_arrival))
     return len(new)
 
 

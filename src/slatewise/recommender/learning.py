@@ -10,21 +10,25 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.evidence import Evidence, Reactions
 from slatewise.policies import State
+from slatewise.recommender.items import hashes_of
 from slatewise.recommender.rules import SECONDS_PER_DAY
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
-from slatewise.store.records import EventRecord, FeedbackRecord, ItemId, SlateRecord
+from slatewise.store.records import CLOSED, EventRecord, FeedbackRecord, ItemId, SlateRecord
 
 Floats = NDArray[np.float64]
 
 RECENT_SLATES = 64
 """Items liked on so many of the latest slates, or since, are called liked."""
 MAX_LIKES = 500
+LIKED = 0.5
+"""An item whose value is above this is called liked."""
 NO_ITEMS: Integers = np.empty(0, dtype=np.int64)
 NO_TIMES: Floats = np.empty(0)
 NO_LIKES: Integers = np.empty((0, 2), dtype=np.int64)
@@ -76,7 +80,7 @@ class Tally:
 
     def liked(self, items: Iterable[ItemId]) -> list[ItemId]:
         """Return the items that were liked."""
-        return [item for item in items if self.value(item) > 0.5]
+        return [item for item in items if self.value(item) > LIKED]
 
     def says_as_much_as(self, other: "Tally", items: Iterable[ItemId]) -> bool:
         """Return whether two tallies of a slate teach the same."""
@@ -98,29 +102,44 @@ class LoggedSlate:
     numbers: Integers
     tally: Tally = field(default_factory=Tally)
 
+    @cached_property
+    def values(self) -> list[float]:
+        """How much each item was liked, 0 to 1; NaN if nothing is said about it."""
+        return [self.tally.value(item) for item in self.record.items]
+
     def evidence(self, policy: ServedPolicy) -> Evidence | None:
         """Return what the slate teaches; nothing if nobody said anything about it."""
         if not self.tally.n_events:
             return None
-        items = self.record.items
-        value = np.array([[self.tally.value(item) for item in items]])
-        seen = np.array([[self.tally.is_seen(item) for item in items]])
+        seen = np.array([[self.tally.is_seen(item) for item in self.record.items]])
         told = np.array([self.tally.seen is not None])
-        return policy.rules.attention.evidence(Reactions(self.numbers[None], value, seen, told))
+        return policy.rules.attention.evidence(Reactions(self.numbers[None], np.array([self.values]), seen, told))
+
+    def closed(self, at: float) -> "LoggedSlate":
+        """Return the slate closed at a time."""
+        return LoggedSlate(self.record.with_status(CLOSED, at), self.numbers, self.tally)
 
     def has_reactions(self) -> bool:
         """Return whether anything on the slate was clicked, graded or disliked, and that was not taken back."""
-        return any(not math.isnan(self.tally.value(item)) for item in self.record.items)
+        return any(not math.isnan(value) for value in self.values)
 
     def shown(self) -> Integers:
         """Return the numbers of the items that count as shown."""
-        is_shown = [self.tally.is_seen(item) for item in self.record.items]
-        return self.numbers[np.array(is_shown) & (self.numbers >= 0)]
+        is_shown = self.numbers >= 0
+        if self.tally.seen is not None:
+            is_shown &= [self.tally.is_seen(item) for item in self.record.items]
+        return self.numbers[is_shown]
 
-    def liked(self) -> Integers:
+    def liked(self) -> list[int]:
         """Return the numbers of the items that were liked."""
-        is_liked = [self.tally.value(item) > 0.5 for item in self.record.items]
-        return self.numbers[np.array(is_liked) & (self.numbers >= 0)]
+        return [
+            number for number, value in zip(self.numbers.tolist(), self.values, strict=True) if _likes(number, value)
+        ]
+
+    @property
+    def n_liked(self) -> int:
+        """How many items were liked, also those that the catalog no longer has."""
+        return sum(value > LIKED for value in self.values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,10 +163,14 @@ class Shown:
         if not len(numbers):
             return self
         every = np.concatenate([self.numbers, numbers])
-        order = np.argsort(every, kind="stable")
-        first = np.flatnonzero(np.diff(every[order], prepend=-1))
-        times = (np.concatenate(pair)[order] for pair in ((self.at, at), (self.until, until)))
-        return Shown(every[order][first], *(np.maximum.reduceat(column, first) for column in times))
+        order = every.argsort(kind="stable")
+        every = every[order]
+        times = [np.concatenate(pair)[order] for pair in ((self.at, at), (self.until, until))]
+        is_repeated = every[1:] == every[:-1]
+        if not is_repeated.any():
+            return Shown(every, *times)
+        first = np.flatnonzero(np.concatenate([[True], ~is_repeated]))
+        return Shown(every[first], *(np.maximum.reduceat(column, first) for column in times))
 
     def with_slates(self, slates: Sequence[LoggedSlate], repeat_after: float) -> "Shown":
         """Return these and the items of some slates."""
@@ -165,7 +188,8 @@ class Learned:
 
     state: of the policy, with evidence as old as it is at the time `at`; never: items that are not offered any more;
     likes: rows of when (twice the position of an event, or twice the number of a slate plus 1) and item number;
-    counts (2, n_categories + 1): items shown and liked by category, and in the last column slates and likes.
+    counts (2, n_categories + 1): items shown and liked by category, and in the last column slates and likes; untrained:
+    hashes of the items met, ascending, that the catalog was not trained on.
     """
 
     covers: int
@@ -175,12 +199,29 @@ class Learned:
     shown: Shown
     never: Integers
     likes: Integers
+    untrained: Integers
 
     @classmethod
     def nothing(cls, served: ServedCatalog, policy: ServedPolicy) -> "Learned":
         """Return what is known about a user never seen."""
         counts = np.zeros((2, served.catalog.n_categories + 1), dtype=np.int64)
-        return cls(0, policy.start, counts, -math.inf, Shown(NO_ITEMS, NO_TIMES, NO_TIMES), NO_ITEMS, NO_LIKES)
+        nothing = (Shown(NO_ITEMS, NO_TIMES, NO_TIMES), NO_ITEMS, NO_LIKES, NO_ITEMS)
+        return cls(0, policy.start, counts, -math.inf, *nothing)
+
+
+def adapted(learned: Learned, policy: ServedPolicy, version: int) -> Learned | None:
+    """Return what was learned with a version of the untrained items, for a policy with items as they are now.
+
+    None if it has to be learned again: because of what an untrained item was or is, or because the state of the policy
+    has an entry for every item.
+    """
+    if policy.untrained.changed_since(version, learned.untrained):
+        return None
+    if any(learned.state[name].shape != start.shape for name, start in policy.start.items()):
+        return None
+    n_new = policy.policy.catalog.n_categories + 1 - learned.counts.shape[1]
+    counts = np.insert(learned.counts, [-1] * n_new, 0, axis=1) if n_new > 0 else learned.counts
+    return learned if n_new == 0 else replace(learned, counts=counts)
 
 
 def state_at(policy: ServedPolicy, learned: Learned, now: float) -> State:
@@ -202,8 +243,10 @@ def learn(
         if count % PAUSE_EVERY == PAUSE_EVERY - 1:
             time.sleep(PAUSE)
     state, at = _with_events(policy, known, ordered[start:])
-    noted = replace(learned, covers=covers, state=state, at=at)
-    return _note_events(_note_slates(noted, policy, slates), policy, events)
+    kept = (learned.shown, learned.never, learned.likes, learned.untrained)
+    noted = Learned(covers, state, learned.counts, at, *kept)
+    noted = _note_slates(noted, policy, slates) if slates else noted
+    return _note_events(noted, policy, events) if events else noted
 
 
 def learn_late_event(learned: Learned, policy: ServedPolicy, event: LoggedEvent) -> Learned:
@@ -230,8 +273,8 @@ def learn_again(learned: Learned, policy: ServedPolicy, before: LoggedSlate, aft
     when = 2 * before.record.number + 1
     others = replace(learned, state=state, at=at, likes=learned.likes[learned.likes[:, 0] != when])
     counts = others.counts - _counts(policy, [before]) + _counts(policy, [after])
-    noted = _note_likes(replace(others, counts=counts), [(when, number) for number in after.liked().tolist()])
-    return replace(noted, shown=noted.shown.with_slates([after], policy.rules.repeat_after))
+    shown = others.shown.with_slates([after], policy.rules.repeat_after)
+    return replace(_with_likes(others, [(when, number) for number in after.liked()]), counts=counts, shown=shown)
 
 
 def states_after(learned: Learned, policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> list[State | None]:
@@ -306,9 +349,18 @@ def _fading(policy: ServedPolicy, seconds: NDArray[np.float64] | float) -> NDArr
 
 
 def _note_slates(learned: Learned, policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> Learned:
-    likes = [(2 * slate.record.number + 1, number) for slate in slates for number in slate.liked().tolist()]
+    likes = [(2 * slate.record.number + 1, number) for slate in slates for number in slate.liked()]
     shown = learned.shown.with_slates(slates, policy.rules.repeat_after)
-    return _note_likes(replace(learned, shown=shown, counts=learned.counts + _counts(policy, slates)), likes)
+    met = (pair for slate in slates for pair in zip(slate.record.items, slate.numbers.tolist(), strict=True))
+    known = _with_untrained(learned, policy, met)
+    return replace(_with_likes(known, likes), shown=shown, counts=learned.counts + _counts(policy, slates))
+
+
+def _with_untrained(learned: Learned, policy: ServedPolicy, met: Iterable[tuple[ItemId, int]]) -> Learned:
+    """Note the items that the catalog was not trained on."""
+    n_trained = policy.untrained.n_trained
+    ids = [item for item, number in met if not 0 <= number < n_trained]
+    return replace(learned, untrained=np.union1d(learned.untrained, hashes_of(ids))) if ids else learned
 
 
 def _note_events(learned: Learned, policy: ServedPolicy, events: Sequence[LoggedEvent]) -> Learned:
@@ -324,29 +376,36 @@ def _note_events(learned: Learned, policy: ServedPolicy, events: Sequence[Logged
     known = np.unique(np.concatenate([learned.never, np.array(never, dtype=np.int64)])) if never else learned.never
     liked = [event for event, kind in zip(useful, kinds, strict=True) if _is_liking(kind.meaning(event.record.value))]
     likes = [(2 * event.record.position, event.number) for event in liked]
-    return _note_likes(replace(learned, shown=shown, never=known), likes)
+    learned = _with_untrained(learned, policy, ((event.record.item, event.number) for event in events))
+    return replace(_with_likes(learned, likes), shown=shown, never=known)
 
 
 def _is_liking(meaning: tuple[float, float]) -> bool:
     value, weight = meaning
-    return value > 0.5 and weight > 0.0
+    return value > LIKED and weight > 0.0
 
 
-def _note_likes(learned: Learned, likes: list[tuple[int, int]]) -> Learned:
-    """Add likes, and keep only the recent ones."""
-    rows = np.unique(np.concatenate([learned.likes, np.array(likes, dtype=np.int64).reshape(-1, 2)]), axis=0)
-    recent = rows[rows[:, 0] >= 2 * (learned.covers - RECENT_SLATES)]
-    return replace(learned, likes=recent[-MAX_LIKES:])
+def _likes(number: int, value: float) -> bool:
+    return number >= 0 and value > LIKED
+
+
+def _with_likes(learned: Learned, likes: list[tuple[int, int]]) -> Learned:
+    """Add likes, each once and in order, and keep only the recent ones."""
+    rows = sorted({*map(tuple, learned.likes.tolist()), *likes})[-MAX_LIKES:]
+    oldest = 2 * (learned.covers - RECENT_SLATES)
+    recent = [row for row in rows if row[0] >= oldest]
+    return replace(learned, likes=np.array(recent, dtype=np.int64).reshape(-1, 2))
 
 
 def _counts(policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> Integers:
     """Return how many items of slates were shown and liked, by category; slates and likes in the last column."""
     categories = policy.policy.catalog.categories
-    shown = np.concatenate([NO_ITEMS, *(slate.numbers[slate.numbers >= 0] for slate in slates)])
-    liked = np.concatenate([NO_ITEMS, *(slate.liked() for slate in slates)])
-    n_likes = sum(len(slate.tally.liked(slate.record.items)) for slate in slates)
-    rows = ([*categories[shown].sum(axis=0), len(slates)], [*categories[liked].sum(axis=0), n_likes])
-    return np.array(rows, dtype=np.int64)
+    counts = np.empty((2, categories.shape[1] + 1), dtype=np.int64)
+    shown = [number for slate in slates for number in slate.numbers.tolist() if number >= 0]
+    liked = [number for slate in slates for number in slate.liked()]
+    counts[0, :-1], counts[1, :-1] = categories[shown].sum(axis=0), categories[liked].sum(axis=0)
+    counts[:, -1] = len(slates), sum(slate.n_liked for slate in slates)
+    return counts
 
 
 def _is_same(old: Evidence | None, new: Evidence | None) -> bool:

@@ -1,7 +1,7 @@
 """The profile of a user from the store: a saved belief and the log since then, or the whole log."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from slatewise.randomness import user_keys
@@ -14,9 +14,9 @@ from slatewise.recommender.learning import (
     learn_late_event,
 )
 from slatewise.recommender.profile import SavedBelief, UserProfile, learn_closed
-from slatewise.recommender.served_catalog import ServedCatalog, ServedPolicy
+from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
 from slatewise.store.protocol import START, Arrival, Transaction
-from slatewise.store.records import WITHDRAWN, EventRecord, FeedbackRecord, SlateRecord, UserRecord
+from slatewise.store.records import WITHDRAWN, EventRecord, FeedbackRecord, ItemId, SlateRecord, UserRecord
 
 MAX_CORRECTIONS = 64
 """Late feedback on more learned slates than so many is learned with the whole log."""
@@ -38,12 +38,16 @@ class LogTail:
 
     def logged_slates(self, served: ServedCatalog) -> tuple[LoggedSlate, ...]:
         """Return the slates that were shown, with what was said about them."""
+        return self.numbered_slates(served.numbers)
+
+    def numbered_slates(self, numbers: Callable[[Sequence[ItemId]], Integers]) -> tuple[LoggedSlate, ...]:
+        """Return the slates that were shown, with items numbered by a function, and what was said about them."""
         by_slate = defaultdict[str, list[FeedbackRecord]](list)
         for event in self.feedback:
             by_slate[event.slate_id].append(event)
         shown = [slate for slate in self.slates if slate.status != WITHDRAWN]
         tallies = [Tally.of(by_slate[slate.slate_id]) for slate in shown]
-        rows = zip(shown, map(served.numbers, (slate.items for slate in shown)), tallies, strict=True)
+        rows = zip(shown, map(numbers, (slate.items for slate in shown)), tallies, strict=True)
         return tuple(LoggedSlate(*row) for row in rows)
 
     def logged_events(self, served: ServedCatalog, first: int = 0) -> tuple[LoggedEvent, ...]:

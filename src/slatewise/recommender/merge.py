@@ -1,11 +1,10 @@
 """Two ids of one person become one user: what is known about a session moves to the account."""
 
 import hashlib
-import secrets
 from dataclasses import replace
 from typing import TypeVar
 
-from slatewise.recommender.recommend import Serving, check_id
+from slatewise.recommender.recommend import Serving, check_id, new_version
 from slatewise.recommender.types import MergeReceipt, RequestError
 from slatewise.store.protocol import Transaction
 from slatewise.store.records import EventRecord, FeedbackRecord, UserRecord
@@ -31,7 +30,7 @@ def merge_users(serving: Serving, transaction: Transaction, user: str, session: 
     now = max(serving.next_time(account), serving.next_time(moved))
     n_slates = account.n_slates + receipt.slates
     transaction.discard_belief(user)
-    transaction.save_user(UserRecord(user, secrets.token_hex(8), n_slates, now))
+    transaction.save_user(UserRecord(user, new_version(), n_slates, now))
     for one in locked:
         serving.profiles.drop(one)
     return receipt

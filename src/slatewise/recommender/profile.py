@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
@@ -18,6 +18,7 @@ from slatewise.recommender.learning import (
     LoggedEvent,
     LoggedSlate,
     Shown,
+    adapted,
     learn,
 )
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
@@ -71,9 +72,9 @@ class UserProfile:
     def liked(self) -> tuple[int, ...]:
         """Return the numbers of the items liked most recently."""
         rows = [*self.learned.likes.tolist()]
-        rows += [[2 * slate.record.number + 1, number] for slate in self.pending for number in slate.liked().tolist()]
+        rows += [[2 * slate.record.number + 1, number] for slate in self.pending for number in slate.liked()]
         recent = [number for when, number in rows if when >= 2 * (self.n_slates - RECENT_SLATES)]
-        return tuple(latest_last(np.array(recent, dtype=np.int64))[-MAX_LIKED:].tolist())
+        return tuple(dict.fromkeys(reversed(recent)))[:MAX_LIKED][::-1]
 
     def pending_slate(self, slate_id: str) -> LoggedSlate | None:
         """Return one of the pending slates."""
@@ -83,23 +84,25 @@ class UserProfile:
         """Return the profile without a pending slate, as if it had never been shown."""
         return replace(self, pending=tuple(one for one in self.pending if one.record.slate_id != slate.slate_id))
 
-    def with_statuses(self, changed: Iterable[SlateRecord]) -> "UserProfile":
-        """Return the profile with a new status of some pending slates."""
-        by_id = {slate.slate_id: slate for slate in changed}
-        pending = (replace(one, record=by_id.get(one.record.slate_id, one.record)) for one in self.pending)
-        return replace(self, pending=tuple(pending))
-
-    def with_feedback(self, event: FeedbackRecord) -> "UserProfile":
-        """Return the profile after feedback on a pending slate."""
+    def with_feedback(self, slate: SlateRecord, event: FeedbackRecord, version: str) -> "UserProfile":
+        """Return the profile under a new version, after feedback on a pending slate, which may have closed it."""
         pending = (
-            replace(one, tally=one.tally.after(event)) if one.record.slate_id == event.slate_id else one
+            LoggedSlate(slate, one.numbers, one.tally.after(event)) if one.record.slate_id == slate.slate_id else one
             for one in self.pending
         )
-        return replace(self, pending=tuple(pending))
+        return replace(self, version=version, pending=tuple(pending))
 
     def with_slate(self, slate: SlateRecord, numbers: Integers) -> "UserProfile":
         """Return the profile after one more slate."""
         return replace(self, n_slates=slate.number + 1, pending=(*self.pending, LoggedSlate(slate, numbers)))
+
+    def moved_to(self, policy: ServedPolicy) -> "UserProfile | None":
+        """Return the profile under the same policy with other items; None if it has to be loaded again."""
+        logged = [slate.numbers.min(initial=0) for slate in self.pending] + [event.number for event in self.events]
+        if min(logged, default=0) < 0 or policy.key != self.policy.key:
+            return None
+        learned = adapted(self.learned, policy, self.policy.untrained.version)
+        return None if learned is None else replace(self, policy=policy, learned=learned)
 
     def to_record(self, user: str, saved_at: float) -> BeliefRecord:
         """Return what was learned as the store keeps it; everything up to a time has been looked at.
@@ -117,6 +120,8 @@ class UserProfile:
             "shown until": shown.until,
             "never": learned.never,
             "likes": learned.likes,
+            "untrained": learned.untrained,
+            "items": np.array([self.policy.untrained.version]),
         }
         named = {LEARNED + name: array for name, array in kept.items()}
         return BeliefRecord(user, self.policy.key, self.covers, state_codec.to_bytes({**learned.state, **named}))
@@ -129,10 +134,18 @@ class SavedBelief:
     learned: Learned
     saved_at: float
     since: float
+    items: int
 
     @classmethod
     def of(cls, belief: BeliefRecord, policy: ServedPolicy) -> "SavedBelief | None":
-        """Read a belief; None if it is not of this policy or cannot be read."""
+        """Read a belief; None if it is not of this policy, cannot be read, or was learned from items that changed."""
+        saved = cls.read(belief, policy)
+        learned = None if saved is None else adapted(saved.learned, policy, saved.items)
+        return None if saved is None or learned is None else replace(saved, learned=learned)
+
+    @classmethod
+    def read(cls, belief: BeliefRecord, policy: ServedPolicy) -> "SavedBelief | None":
+        """Read a belief as it was saved; None if it is not of this policy or cannot be read."""
         if belief.content is None or belief.key != policy.key:
             return None
         try:
@@ -141,10 +154,11 @@ class SavedBelief:
             kept = {name.removeprefix(LEARNED): arrays[name] for name in arrays if name.startswith(LEARNED)}
             at, saved_at, since = kept["times"].tolist()
             shown = Shown(kept["shown"], kept["shown at"], kept["shown until"])
-            known = (at, shown, kept["never"], kept["likes"])
+            known = (at, shown, kept["never"], kept["likes"], kept["untrained"])
+            items = int(kept["items"][0])
         except (ValueError, KeyError):
             return None
-        return cls(Learned(belief.covers, state, kept["counts"], *known), saved_at, since)
+        return cls(Learned(belief.covers, state, kept["counts"], *known), saved_at, since, items)
 
 
 def learn_closed(profile: UserProfile) -> UserProfile:
@@ -170,16 +184,9 @@ def learn_everything(profile: UserProfile) -> Learned:
 
 def close_open(profile: UserProfile, at: float) -> tuple[UserProfile, tuple[LoggedSlate, ...]]:
     """Close the open slates of a profile; return it and the slates that were closed."""
-    open_slates = [slate for slate in profile.pending if slate.record.status == OPEN]
-    closed = tuple(replace(slate, record=slate.record.with_status(CLOSED, at)) for slate in open_slates)
-    return profile.with_statuses(slate.record for slate in closed) if closed else profile, closed
-
-
-def latest_last(numbers: Integers) -> Integers:
-    """Keep each item once, at its latest position; items that the catalog no longer has are left out."""
-    kept = numbers[numbers >= 0]
-    _, positions = np.unique(kept[::-1], return_index=True)
-    return kept[::-1][np.sort(positions)][::-1]
+    pending = tuple(slate.closed(at) if slate.record.status == OPEN else slate for slate in profile.pending)
+    closed = tuple(after for before, after in zip(profile.pending, pending, strict=True) if after is not before)
+    return replace(profile, pending=pending) if closed else profile, closed
 
 
 def _split(events: Sequence[LoggedEvent], covers: int) -> tuple[list[LoggedEvent], list[LoggedEvent]]:
@@ -213,6 +220,18 @@ class ProfileCache:
             self._profiles.move_to_end(user)
             if len(self._profiles) > self.max_users:
                 self._profiles.popitem(last=False)
+
+    def moved_to(self, policies: Mapping[str, ServedPolicy]) -> "ProfileCache":
+        """Return a cache of the profiles that are still of use with other items."""
+        moved = ProfileCache(self.max_users, self.rebuilt)
+        with self._lock:
+            profiles = list(self._profiles.items())
+        for user, profile in profiles:
+            policy = policies.get(profile.policy.name)
+            kept = None if policy is None else profile.moved_to(policy)
+            if kept is not None:
+                moved.put(user, kept)
+        return moved
 
     def drop(self, user: str) -> None:
         """Drop the profile of a user."""

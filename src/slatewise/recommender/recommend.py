@@ -4,16 +4,19 @@ Drafting reads and computes and may take its time in any thread. Recording is sh
 written about the user in the meantime; then nothing is recorded, and the slate is drafted again.
 """
 
+import os
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import count
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.policies import Available
 from slatewise.randomness import Streams
+from slatewise.recommender.constrained import Question, select_by_rules
 from slatewise.recommender.learning import LoggedSlate, Shown, state_at
 from slatewise.recommender.loading import load_profile
 from slatewise.recommender.profile import (
@@ -24,20 +27,29 @@ from slatewise.recommender.profile import (
     learn_closed,
     learn_everything,
 )
-from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy, describe, mean_distance
-from slatewise.recommender.types import ConflictError, RequestError, Slate, SlateItem
+from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy, describe
+from slatewise.recommender.slate_rules import NO_RULES, SlateRules
+from slatewise.recommender.types import ConflictError, RequestError, Slate, SlateItem, UnmetRule
+from slatewise.slates.available import NO_WORDS
 from slatewise.store.protocol import Store, Transaction
 from slatewise.store.records import OPEN, WITHDRAWN, Choice, ItemId, PolicyCounts, SlateRecord, UserRecord
 
 MAX_ITEMS = 500
 MAX_ID_LENGTH = 256
+PROCESS = secrets.token_hex(8)
+_version_numbers = count()
+OWNING = ("purchase", "owned")
+"""The kinds of events after which an item is owned."""
 CLOCK_STEP = 1e-6
 """Seconds between two writes about a user, at least."""
 
 
 @dataclass(frozen=True)
 class SlateRequest:
-    """A request for a slate; see `Recommender.recommend` for the fields. It is checked when it is created."""
+    """A request for a slate; see `Recommender.recommend` for the fields. It is checked when it is created.
+
+    The rules include those of the scenario. `owned` is looked up when a slate is drafted, if a rule asks for it.
+    """
 
     user: str
     k: int = 10
@@ -48,6 +60,9 @@ class SlateRequest:
     policy: str | None = None
     replaces: str | None = None
     request_id: str | None = None
+    rules: SlateRules = NO_RULES
+    scenario: str | None = None
+    owned: tuple[ItemId, ...] = ()
 
     def __post_init__(self) -> None:
         check_id("user", self.user)
@@ -62,8 +77,16 @@ class SlateRequest:
         """Return what was requested, ready for JSON; what was left to the recommender is left out."""
         lists = {name: getattr(self, name) for name in ("candidates", "exclude", "categories")}
         given = {name: [*map(plain_id, items)] for name, items in lists.items() if items is not None}
-        others = {name: getattr(self, name) for name in ("diversity", "policy", "replaces")}
-        return {"k": self.k, **given, **{name: value for name, value in others.items() if value is not None}}
+        others = {name: getattr(self, name) for name in ("diversity", "policy", "replaces", "scenario")}
+        rules = {} if self.rules is NO_RULES else {"rules": self.rules.described()}
+        return {"k": self.k, **given, **{name: value for name, value in others.items() if value is not None}, **rules}
+
+    @classmethod
+    def of(cls, user: str, described: Mapping[str, Any]) -> Self:
+        """Return the request that was described."""
+        lists = {name: tuple(value) for name, value in described.items() if isinstance(value, list)}
+        rules = {"rules": SlateRules.of(described["rules"])} if "rules" in described else {}
+        return cls(user, **{**described, **lists, **rules})
 
 
 def plain_id(item: object) -> ItemId:
@@ -71,6 +94,11 @@ def plain_id(item: object) -> ItemId:
     if isinstance(item, np.integer):
         return int(item)
     return item if isinstance(item, int | str) else str(item)
+
+
+def new_version() -> str:
+    """Return a version that no user has had before, on any machine."""
+    return f"{PROCESS}-{os.getpid():x}-{next(_version_numbers):x}"
 
 
 def check_id(name: str, value: str) -> None:
@@ -101,7 +129,7 @@ class Serving:
 
     def save(self, transaction: Transaction, user: str, profile: UserProfile, now: float) -> None:
         """Write a user under a new version, with the belief if that is due, and cache the profile."""
-        version = secrets.token_hex(8)
+        version = new_version()
         if profile.is_save_due:
             transaction.save_belief(profile.to_record(user, now))
             profile = replace(profile, saved=profile.covers, is_corrected=False)
@@ -116,7 +144,8 @@ class Serving:
     def close(self, transaction: Transaction, slate: SlateRecord, n_liked: int) -> None:
         """Record that a slate was closed, and count it."""
         transaction.update_slate(slate)
-        self.count(transaction, slate, PolicyCounts(1, len(slate.items), n_liked, slate.variety))
+        variety = (slate.variety or 0.0, int(slate.variety is not None))
+        self.count(transaction, slate, PolicyCounts(1, len(slate.items), n_liked, *variety))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,12 +163,9 @@ class Draft:
     withdrawn: SlateRecord | None
     numbers: Integers
     items: tuple[SlateItem, ...]
+    variety: float | None
+    unmet: tuple[UnmetRule, ...]
     at: float
-
-    @property
-    def variety(self) -> float:
-        """The mean of 1 − Jaccard similarity over the pairs of items."""
-        return mean_distance(self.served.catalog.categories[self.numbers])
 
     def choice(self, seed: int) -> Choice:
         """Return how the slate was chosen: what is needed to choose it again, and to return it again."""
@@ -152,40 +178,68 @@ class Draft:
             "step": profile.n_slates,
             "at": self.at,
             "rules": profile.policy.described_rules,
-            "item_table": None,
-            "exploration": None,
-            "items": [[i.probability, i.deviation, i.diversity_gain, i.reason, i.because] for i in self.items],
+            "item_table": self.served.items.version,
+            "exploration": self._exploration(),
+            "items": [
+                [i.probability, i.deviation, i.diversity_gain, i.reason, i.because, i.distance] for i in self.items
+            ],
+            **({"unmet": [*map(asdict, self.unmet)]} if self.unmet else {}),
+            **({"owned": [*self.request.owned]} if self.request.owned else {}),
         }
+
+    def _exploration(self) -> Choice | None:
+        """Return the rates of items that the slate was chosen by, and what taste adds to those of its items."""
+        policy = self.profile.policy
+        explained = policy.explained(self.numbers, (item.probability for item in self.items))
+        if explained is None:
+            return None
+        return {"rates": policy.version, "explore": getattr(policy.policy, "explore", 0.0), "explained": explained}
 
 
 def draft_slate(serving: Serving, request: SlateRequest, transaction: Transaction | None = None) -> Draft:
     """Choose a slate for a user as known now, read within a transaction if one is given."""
     served, policy, now = serving.served, serving.policy_for(request), serving.clock()
+    if request.rules.exclude_owned:
+        request = replace(request, owned=_owned(serving, transaction, request.user))
     known = serving.profiles.get(request.user)
-    if known is None or known.policy is not policy:
+    if known is None or known.policy.key != policy.key or known.policy.untrained is not policy.untrained:
         known = _load(serving, transaction, request.user, policy)
         serving.profiles.put(request.user, known)
+    elif known.policy is not policy:
+        known = replace(known, policy=policy)
     withdrawn = _withdrawn(known, request, now)
     closing, closed = close_open(known if withdrawn is None else known.without(withdrawn), now)
     profile = learn_closed(closing)
-    numbers, items = choose_items(
-        served, profile, request, Streams(serving.seed, profile.random_key, profile.n_slates), now
-    )
-    return Draft(request, served, profile, closed, withdrawn, numbers, items, now)
+    chosen = choose_items(served, profile, request, Streams(serving.seed, profile.random_key, profile.n_slates), now)
+    return Draft(request, served, profile, closed, withdrawn, *chosen, now)
 
 
 def choose_items(
     served: ServedCatalog, profile: UserProfile, request: SlateRequest, random: Streams, now: float
-) -> tuple[Integers, tuple[SlateItem, ...]]:
-    """Choose the items of a slate for a user without open slates; return their numbers too."""
+) -> tuple[Integers, tuple[SlateItem, ...], float | None, tuple[UnmetRule, ...]]:
+    """Choose a slate for a user without open slates.
+
+    Return the numbers of its items, the items, its variety and the rules that it does not meet.
+    """
     policy, learned = profile.policy, learn_everything(profile)
-    available = available_items(served, learned.shown, learned.never, request, now)
-    state = state_at(policy, learned, now)
-    chosen = policy.with_diversity(request.diversity).select(state, available, request.k, random)
+    unmet: tuple[UnmetRule, ...] = ()
+    if request.rules is not NO_RULES:
+        served.attributes.check(request.rules)
+    items, never = served.items, learned.never
+    hidden = items.withdrawn if now >= items.last_published else items.hidden(now)
+    if len(hidden):
+        never = _united(hidden, never)
+    available = available_items(served, learned.shown, never, request, now)
+    state, chooser = state_at(policy, learned, now), policy.with_diversity(request.diversity)
+    if request.rules is NO_RULES:
+        chosen = chooser.select(state, available, request.k, random)
+    else:
+        question = Question(available, request.k, request.rules, pinned_items(served, never, request))
+        chosen, unmet = select_by_rules(chooser, (state, random), question, served.attributes)
     numbers = chosen.items[0][chosen.items[0] >= 0]
     if not len(numbers):
         raise RequestError("nothing is left to show: no item passes the given candidates, categories and exclusions")
-    return numbers, describe(served, chosen, profile.liked())
+    return numbers, *describe(served, chosen, profile.liked()), unmet
 
 
 def record_slate(serving: Serving, transaction: Transaction, draft: Draft) -> Slate | None:
@@ -219,7 +273,7 @@ def _write(serving: Serving, transaction: Transaction, draft: Draft, now: float)
     )
     transaction.add_slate(slate, draft.choice(serving.seed))
     serving.save(transaction, user, profile.with_slate(slate, draft.numbers), now)
-    return Slate(slate.slate_id, slate.user, slate.number, slate.policy, slate.variety, draft.items)
+    return Slate(slate.slate_id, slate.user, slate.number, slate.policy, slate.variety, draft.items, draft.unmet)
 
 
 def draft_and_record(serving: Serving, transaction: Transaction, request: SlateRequest) -> Slate:
@@ -244,15 +298,16 @@ def recorded_slate(served: ServedCatalog, transaction: Transaction, request: Sla
         raise ConflictError("this request_id was used before for another request; send a new one")
     items = zip(slate.items, choice["items"], strict=True)
     described = tuple(_item(served, item, *chosen) for item, chosen in items)
-    return Slate(slate.slate_id, slate.user, slate.number, slate.policy, slate.variety, described)
+    unmet = tuple(UnmetRule(**rule) for rule in choice.get("unmet", ()))
+    return Slate(slate.slate_id, slate.user, slate.number, slate.policy, slate.variety, described, unmet)
 
 
 def _item(served: ServedCatalog, item: ItemId, *chosen: Any) -> SlateItem:
     """Return an item as it was on a slate; titles and categories are those of the catalog that is served now."""
-    probability, deviation, gain, reason, because = chosen
+    probability, deviation, gain, reason, because, *distance = chosen
     title, categories = served.title_and_categories(item)
     source = None if because is None else served.title_and_categories(because)[0]
-    return SlateItem(item, title, categories, probability, deviation, gain, reason, because, source)
+    return SlateItem(item, title, categories, probability, deviation, gain, reason, because, source, *distance)
 
 
 def _load(serving: Serving, transaction: Transaction | None, user: str, policy: ServedPolicy) -> UserProfile:
@@ -266,6 +321,15 @@ def _load(serving: Serving, transaction: Transaction | None, user: str, policy: 
     if profile.saved == 0 and profile.covers > SAVE_EVERY:
         serving.profiles.count_rebuilt()
     return profile
+
+
+def _owned(serving: Serving, transaction: Transaction | None, user: str) -> tuple[ItemId, ...]:
+    """Return what a user owns or has bought, by the events from elsewhere."""
+
+    def job(transaction: Transaction) -> tuple[ItemId, ...]:
+        return tuple(event.item for event in transaction.events_of(user) if event.kind in OWNING)
+
+    return tuple(dict.fromkeys(serving.store.read(job) if transaction is None else job(transaction)))
 
 
 def _withdrawn(profile: UserProfile, request: SlateRequest, now: float) -> SlateRecord | None:
@@ -288,23 +352,51 @@ def available_items(
 
     When too little is left, the items shown longest ago return.
     """
-    candidates = _candidates(served, request)
-    excluded = never
-    if request.exclude:
-        excluded = np.union1d(excluded, served.numbers(request.exclude))
-        excluded = excluded[excluded >= 0]
-    is_hidden = shown.until > now
+    candidates, excluded, closed = _candidates(served, request), _excluded(served, never, request), NO_WORDS
+    is_hidden, n_open = shown.until > now, served.n_items
     seen, at = shown.numbers[is_hidden], shown.at[is_hidden]
+    if request.rules is not NO_RULES and request.rules.filters:
+        selected = served.attributes.select(*request.rules.filters)
+        if candidates is not None:
+            candidates = candidates[selected.is_met[candidates]]
+        elif selected.numbers is not None:
+            candidates = selected.numbers
+        else:
+            closed, n_open = selected.closed, selected.n_items
+            excluded, is_open = excluded[selected.is_met[excluded]], selected.is_met[seen]
+            seen, at = seen[is_open], at[is_open]
     for others in (excluded, candidates):
         if others is not None and len(seen):
             is_kept = _is_in(seen, others) == (others is candidates)
             seen, at = seen[is_kept], at[is_kept]
     if candidates is not None:
         excluded = excluded[_is_in(excluded, candidates)]
-    n_candidates = (served.n_items if candidates is None else len(candidates)) - len(excluded)
+    n_candidates = (n_open if candidates is None else len(candidates)) - len(excluded)
     returning = max(0, min(request.k, n_candidates) - (n_candidates - len(seen)))
     hidden = seen[np.lexsort((seen, at))][returning:] if returning else seen
-    return Available(served.n_items, np.concatenate([excluded, hidden]), candidates)
+    every = np.concatenate([excluded, hidden])
+    return Available(served.n_items, every if candidates is None else np.sort(every), candidates, closed)
+
+
+def _excluded(served: ServedCatalog, never: Integers, request: SlateRequest) -> Integers:
+    """Return what must not be shown, whatever else is left, ascending."""
+    unwanted = (*(request.exclude or ()), *request.owned)
+    if not unwanted:
+        return never
+    numbers = np.unique(served.numbers(unwanted))
+    return _united(never, numbers[numbers >= 0])
+
+
+def pinned_items(served: ServedCatalog, never: Integers, request: SlateRequest) -> tuple[int, ...]:
+    """Return the numbers of pinned items, −1 for those that may not be shown; shown before is no obstacle."""
+    numbers = served.numbers(pin.item for pin in request.rules.pin)
+    candidates = _candidates(served, request)
+    is_allowed = ~_is_in(numbers, _excluded(served, never, request)) & (numbers >= 0)
+    if candidates is not None:
+        is_allowed &= _is_in(numbers, candidates)
+    if request.rules.filters:
+        is_allowed &= served.attributes.select(*request.rules.filters).is_met[numbers]
+    return tuple(np.where(is_allowed, numbers, -1).tolist())
 
 
 def _candidates(served: ServedCatalog, request: SlateRequest) -> Integers | None:
@@ -315,6 +407,12 @@ def _candidates(served: ServedCatalog, request: SlateRequest) -> Integers | None
     groups = [served.members(name) for name in dict.fromkeys(request.categories)]
     members = groups[0] if len(groups) == 1 else np.unique(np.concatenate([*groups, np.empty(0, dtype=np.int64)]))
     return members if wanted is None else wanted[_is_in(wanted, members)]
+
+
+def _united(ascending: Integers, more: Integers) -> Integers:
+    """Return the numbers in either of two ascending arrays, the second of which is short."""
+    new = more[~_is_in(more, ascending)]
+    return np.insert(ascending, np.searchsorted(ascending, new), new)
 
 
 def _is_in(numbers: Integers, ascending: Integers) -> NDArray[np.bool_]:

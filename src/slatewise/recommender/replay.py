@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from slatewise.belief.rates import Rates
 from slatewise.evidence import Attention
 from slatewise.randomness import Streams
 from slatewise.recommender.learning import Learned
+from slatewise.recommender.live_rates import RatesHistory
 from slatewise.recommender.loading import LogTail
 from slatewise.recommender.profile import UserProfile, learn_closed
 from slatewise.recommender.recommend import SlateRequest, choose_items
@@ -21,6 +23,7 @@ def replay_user(transaction: Transaction, served: ServedCatalog, user: str) -> I
     """Yield every slate of a user and what is chosen in its place now, or why it cannot be chosen again."""
     log, choices = LogTail.read(transaction, user), transaction.choices_of(user)
     known: UserProfile | None = None
+    history = RatesHistory(transaction, served.digest)
     for slate in log.slates:
         choice = choices.get(slate.number)
         policy = None if choice is None else _policy(served, choice)
@@ -30,7 +33,16 @@ def replay_user(transaction: Transaction, served: ServedCatalog, user: str) -> I
             continue
         known = _profile_before(served, policy, log, slate, known)
         known = replace(known, random_key=np.array([choice["random_key"]], dtype=np.uint64))
-        yield ReplayedSlate(user, slate.number, slate.slate_id, slate.items, _chosen(served, known, user, choice))
+        rated = replace(known, policy=_rated(history, served, policy, choice))
+        yield ReplayedSlate(user, slate.number, slate.slate_id, slate.items, _chosen(served, rated, user, choice))
+
+
+def _rated(history: RatesHistory, served: ServedCatalog, policy: ServedPolicy, choice: Choice) -> ServedPolicy:
+    """Return the policy choosing by the rates of items that were in force for a slate."""
+    exploration = choice["exploration"] or {"rates": 0, "explore": 0.0}
+    version = exploration["rates"]
+    rates = history.at(version).on(served) if version else Rates.of(served.catalog)
+    return policy.exploring(exploration["explore"]).with_rates(rates, version)
 
 
 def _obstacle(
@@ -41,6 +53,8 @@ def _obstacle(
         return "it was logged by a version that did not keep how slates were chosen"
     if slate.catalog != served.digest:
         return "it was chosen from another catalog"
+    if (choice["item_table"] or 0) != served.items.version:
+        return "the item table has changed since"
     if choice["step"] != slate.number:
         return "it was shown to a user who was merged into this one"
     return "its policy is not served with the same options" if policy is None else None
@@ -86,8 +100,7 @@ def _is_late(past: LogTail, known: UserProfile, slates: Sequence[SlateRecord]) -
 
 
 def _chosen(served: ServedCatalog, profile: UserProfile, user: str, choice: Choice) -> tuple[int | str, ...]:
-    lists = {name: tuple(value) for name, value in choice["request"].items() if isinstance(value, list)}
-    request = SlateRequest(user, **{**choice["request"], **lists})
+    request = replace(SlateRequest.of(user, choice["request"]), owned=tuple(choice.get("owned", ())))
     random = Streams(choice["seed"], profile.random_key, choice["step"])
     try:
         return tuple(item.id for item in choose_items(served, profile, request, random, choice["at"])[1])

@@ -5,25 +5,34 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slatewise.belief.rates import Rates
 from slatewise.catalog import Catalog
 from slatewise.evidence import Attention, Evidence
 from slatewise.policies import POLICIES, Available, Policy, Slates, State
 from slatewise.randomness import Streams, user_keys
+from slatewise.recommender.items import ItemSnapshot, UntrainedItems
 from slatewise.recommender.rules import LearningRules
-from slatewise.recommender.served_policies import can_make, catalog_digest, make, policy_key
-from slatewise.recommender.types import EXPLORING, POPULAR, SIMILAR, PolicyShare, RequestError, SlateItem
+from slatewise.recommender.served_policies import can_make, catalog_digest, learned_categories, make, policy_key
+from slatewise.recommender.types import EXPLORING, POPULAR, SIMILAR, PolicyShare, Rate, RequestError, SlateItem
+from slatewise.slates import similarity, squared_lengths
 from slatewise.store.records import ItemId
+
+if TYPE_CHECKING:
+    from slatewise.recommender.item_attributes import ItemAttributes
 
 Integers = NDArray[np.int64]
 
 LABELS_CACHED = 20_000
 POPULAR_SHARE = 0.1
 SIMILAR_COSINE = 0.5
+EXPLAINED_DIGITS = 4
+DIGITS = 7
+"""Decimal places of what is said and logged about each item of a slate."""
 SALT = "policy of "
 
 
@@ -31,13 +40,39 @@ SALT = "policy of "
 class ServedPolicy:
     """A policy on the served catalog, under the name that slates are logged with, and how it learns from the log.
 
-    key identifies the policy, its options, the catalog and the rules: beliefs with another key are rebuilt.
+    key identifies the policy, its options, the catalog and the rules: beliefs with another key are rebuilt. So are
+    those of users who met one of the untrained items before its content was what it is now. Rates of items are
+    published under a version; they change what is chosen, and nothing that is learned about a user.
     """
 
     name: str
     policy: Policy
     key: str
     rules: LearningRules
+    untrained: UntrainedItems
+    version: int = 0
+
+    def with_rates(self, rates: Rates | None, version: int) -> "ServedPolicy":
+        """Return the policy choosing by published rates; the same if it knows none, or chooses by these already."""
+        adjust = getattr(self.policy, "with_rates", None)
+        if rates is None or adjust is None or version == self.version:
+            return self
+        return replace(self, policy=adjust(rates), version=version)
+
+    def exploring(self, explore: float) -> "ServedPolicy":
+        """Return the policy exploring by another amount, before any rates; the same if it explores by that already."""
+        if getattr(self.policy, "explore", explore) == explore:
+            return self
+        other: Any = self.policy
+        return replace(self, policy=replace(other, explore=explore), version=-1)
+
+    def explained(self, numbers: Integers, probabilities: Iterable[float | None]) -> list[float] | None:
+        """Return what taste adds to the rates of chosen items; None if the policy knows no rates."""
+        rates = getattr(self.policy, "current", None)
+        if not isinstance(rates, Rates):
+            return None
+        pairs = zip(probabilities, rates.mean[numbers].tolist(), strict=True)
+        return [round((probability or 0.0) - rate, EXPLAINED_DIGITS) for probability, rate in pairs]
 
     @cached_property
     def described_rules(self) -> dict[str, Any]:
@@ -58,16 +93,20 @@ class ServedPolicy:
 class ServedCatalog:
     """A catalog with everything that choosing slates from it needs; policies are prepared when first used."""
 
-    def __init__(self, catalog: Catalog, shares: Mapping[str, PolicyShare], rules: LearningRules) -> None:
-        self.catalog = catalog
+    def __init__(
+        self, items: ItemSnapshot, shares: Mapping[str, PolicyShare], rules: LearningRules, digest: str | None = None
+    ) -> None:
+        self.items = items
+        self.catalog = items.catalog
         self.rules = rules
-        self.digest = catalog_digest(catalog)
+        self.digest = digest or catalog_digest(items.catalog.trained)
         self.label = lru_cache(LABELS_CACHED)(self._label)
-        self.n_items = catalog.n_items
+        self.n_items = items.catalog.n_items
         self._shares = shares
         self._policies: dict[str, ServedPolicy] = {}
         self._members: dict[str, Integers] = {}
         self._others: dict[Attention, ServedCatalog] = {}
+        self._rates: tuple[Rates | None, int] = (None, 0)
 
     def policy(self, name: str) -> ServedPolicy:
         """Return a policy by name, prepared for serving by two slates and what they teach if it is used first."""
@@ -79,9 +118,29 @@ class ServedCatalog:
             for step in range(2):
                 slates = policy.select(state, everything, 1, Streams(0, user_keys([""]), step))
                 state = policy.update(state, Evidence.of_clicks(slates.items, np.zeros((1, 1), dtype=np.bool_)))
-            key = policy_key(entry, policy, self.digest, self.rules)
-            self._policies.setdefault(name, ServedPolicy(name, policy, key, self.rules))
+            key = policy_key(entry, policy, self.digest + learned_categories(policy), self.rules)
+            served = ServedPolicy(name, policy, key, self.rules, self.items.untrained)
+            self._policies.setdefault(name, served.with_rates(*self._rates))
         return self._policies[name]
+
+    @property
+    def rates(self) -> Rates:
+        """The rates that slates are chosen by."""
+        return self._rates[0] or Rates.of(self.catalog)
+
+    def rate(self, item: ItemId) -> Rate | None:
+        """Return what is believed about how many people like an item; None if it is not in the catalog."""
+        number = int(self.numbers([item])[0])
+        if number < 0:
+            return None
+        rates = self.rates
+        return Rate(float(rates.mean[number]), *rates.interval(number), float(rates.strength[number]))
+
+    def use_rates(self, rates: Rates | None, version: int) -> None:
+        """Choose by published rates from now on; slates that are being chosen keep theirs."""
+        self._rates = (rates, version)
+        for name, policy in [*self._policies.items()]:
+            self._policies[name] = policy.with_rates(rates, version)
 
     def assigned_policy(self, user: str) -> str:
         """Return the policy of a user by a stable hash: the same on every machine and after every restart."""
@@ -108,15 +167,42 @@ class ServedCatalog:
         """The log-odds from which on an item is among the most liked tenth."""
         return float(np.quantile(self.catalog.log_odds, 1.0 - POPULAR_SHARE))
 
+    @cached_property
+    def inverse_taste_lengths(self) -> NDArray[np.float32]:
+        """1 / |t_i| of every item; 0 for a zero vector."""
+        lengths = np.sqrt(squared_lengths(self.catalog.taste_vectors))
+        return np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0.0).astype(np.float32)
+
+    @cached_property
+    def attributes(self) -> "ItemAttributes":
+        """What conditions on items can be about."""
+        from slatewise.recommender.item_attributes import ItemAttributes
+
+        return ItemAttributes(self.catalog, self.items.frame)
+
     def with_attention(self, attention: Attention) -> "ServedCatalog":
         """Return the same catalog, served with another attention; the same object for the present one."""
         if attention == self.rules.attention:
             return self
         if attention not in self._others:
-            self._others[attention] = ServedCatalog(
-                self.catalog, self._shares, replace(self.rules, attention=attention)
-            )
+            rules = replace(self.rules, attention=attention)
+            self._others[attention] = ServedCatalog(self.items, self._shares, rules, self.digest)
         return self._others[attention]
+
+    def with_items(self, items: ItemSnapshot) -> "ServedCatalog":
+        """Return the same trained catalog with another version of the item table.
+
+        Policies stay the same, unless something changed that they choose or learn by.
+        """
+        served = ServedCatalog(items, self._shares, self.rules, self.digest)
+        arrays = ("vectors", "log_odds", "taste_vectors", "categories", "category_names")
+        if all(getattr(items.catalog, name) is getattr(self.catalog, name) for name in arrays):
+            served._policies, served._members, served._rates = self._policies, self._members, self._rates
+        return served
+
+    def prepared(self) -> Mapping[str, ServedPolicy]:
+        """Return the policies that were used so far, by name."""
+        return self._policies
 
     def policy_of(self, key: str) -> ServedPolicy | None:
         """Return the policy that a belief with this key belongs to, if there is one."""
@@ -126,9 +212,7 @@ class ServedCatalog:
         """Return the numbers of items by id, −1 for those that this catalog does not have."""
         wanted, known = list(ids), self.catalog.item_ids.values
         if isinstance(known, np.ndarray) and all(type(item) is int and abs(item) < 2**63 for item in wanted):
-            numbers = np.array(wanted, dtype=np.int64)
-            positions = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
-            return np.where(known[positions] == numbers, positions, -1)
+            return self.catalog.item_ids.find_integers(np.array(wanted, dtype=np.int64))
         positions_or_none = (self.catalog.item_ids.find(self._as_stored(item)) for item in wanted)
         return np.array([-1 if position is None else position for position in positions_or_none], dtype=np.int64)
 
@@ -172,23 +256,35 @@ class ServedCatalog:
             return item
 
 
-def describe(served: ServedCatalog, chosen: Slates, liked: tuple[int, ...]) -> tuple[SlateItem, ...]:
-    """Return the items of a chosen slate with titles, categories, probabilities and reasons."""
+def describe(
+    served: ServedCatalog, chosen: Slates, liked: tuple[int, ...]
+) -> tuple[tuple[SlateItem, ...], float | None]:
+    """Return the items of a chosen slate with titles, categories, probabilities and reasons, and its variety."""
     numbers = chosen.items[0][chosen.items[0] >= 0]
+    distances, variety = distances_of(served.catalog, numbers)
     columns = zip(
         numbers.tolist(),
-        _finite(chosen.probability[0]),
-        _finite(chosen.deviation[0]),
-        chosen.diversity_gain[0].tolist(),
+        _rounded(chosen.probability[0]),
+        _rounded(chosen.deviation[0]),
+        chosen.diversity_gain[0].round(DIGITS).tolist(),
         reasons(served, numbers, liked),
+        distances,
         strict=False,
     )
     items = []
-    for number, probability, deviation, gain, (reason, source) in columns:
+    for number, probability, deviation, gain, (reason, source), distance in columns:
         item, title, categories = served.label(number)
-        because = (None, None) if source is None else served.label(source)[:2]
-        items.append(SlateItem(item, title, categories, probability, deviation, gain, reason, *because))
-    return tuple(items)
+        because, because_title = (None, None) if source is None else served.label(source)[:2]
+        reasoned = (probability, deviation, gain, reason, because, because_title, distance)
+        items.append(SlateItem(item, title, categories, *reasoned))
+    return tuple(items), variety
+
+
+def distances_of(catalog: Catalog, numbers: Integers) -> tuple[list[float | None], float | None]:
+    """Return how unlike the others each of some items is, and how varied all are; None where nothing is known."""
+    distances, variety = np.empty((1, len(numbers))), np.empty(1)
+    similarity.measure_variety(numbers[None], catalog.categories, catalog.vectors, distances, variety)
+    return [*_rounded(distances[0])], next(iter(_rounded(variety)))
 
 
 def reasons(served: ServedCatalog, numbers: Integers, liked: tuple[int, ...]) -> list[tuple[str, int | None]]:
@@ -202,32 +298,14 @@ def reasons(served: ServedCatalog, numbers: Integers, liked: tuple[int, ...]) ->
     ]
     if not liked:
         return result
-    known = np.array(liked)
-    cosines = _units(catalog.taste_vectors[numbers]) @ _units(catalog.taste_vectors[known]).T
-    closest = cosines.argmax(axis=1)
-    for position in np.flatnonzero(cosines[np.arange(len(numbers)), closest] >= SIMILAR_COSINE).tolist():
-        result[position] = (SIMILAR, int(known[closest[position]]))
+    known, vectors, inverse = np.array(liked), catalog.taste_vectors, served.inverse_taste_lengths
+    cosines = (vectors[numbers] @ (vectors[known] * inverse[known, None]).T) * inverse[numbers, None]
+    closest, largest = cosines.argmax(axis=1).tolist(), cosines.max(axis=1).tolist()
+    for position, cosine in enumerate(largest):
+        if cosine >= SIMILAR_COSINE:
+            result[position] = (SIMILAR, liked[closest[position]])
     return result
 
 
-def _units(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    return np.asarray(vectors / np.where(lengths > 0.0, lengths, 1.0)[:, None])
-
-
-def mean_distance(categories: NDArray[np.bool_]) -> float:
-    """Return the mean of 1 − Jaccard similarity over pairs of category sets (n_items, n_categories); 0 for one item.
-
-    Items without categories share nothing.
-    """
-    n_items = len(categories)
-    if n_items < 2:
-        return 0.0
-    sets = categories.astype(np.float64)
-    shared, sizes = sets @ sets.T, sets.sum(axis=1)
-    similarity = shared / np.maximum(sizes[:, None] + sizes[None, :] - shared, 1.0)
-    return float(1.0 - (similarity.sum() - np.trace(similarity)) / (n_items * (n_items - 1)))
-
-
-def _finite(values: NDArray[np.float64]) -> Iterable[float | None]:
-    return (value if math.isfinite(value) else None for value in values.tolist())
+def _rounded(values: NDArray[np.float64]) -> Iterable[float | None]:
+    return (value if math.isfinite(value) else None for value in values.round(DIGITS).tolist())

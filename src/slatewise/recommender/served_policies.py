@@ -7,8 +7,10 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog, CatalogError
+from slatewise.catalog.identifiers import PackedText
 from slatewise.plugins import PluginError
 from slatewise.policies import POLICIES, Policy, make_policy
 from slatewise.recommender.rules import LearningRules
@@ -43,7 +45,9 @@ def policy_key(entry: PolicyShare, policy: Policy, digest: str, rules: LearningR
     """Return what identifies beliefs: of a policy with its options, on a catalog, under the rules for learning."""
     kind = entry.policy if isinstance(entry.policy, str) else policy_name(policy)
     rule = [rules.described(), str(dict(rules.kinds))]
-    described = json.dumps([kind, policy_options(policy), digest, rule], sort_keys=True, default=str)
+    ignored = getattr(policy, "choosing_options", ())
+    options = {name: value for name, value in policy_options(policy).items() if name not in ignored}
+    described = json.dumps([kind, options, digest, rule], sort_keys=True, default=str)
     return hashlib.sha256(described.encode()).hexdigest()[:32]
 
 
@@ -87,12 +91,27 @@ def policy_options(policy: Policy) -> dict[str, Any]:
     return {name: getattr(policy, name) for name in names if name != "catalog"}
 
 
+def learned_categories(policy: Policy) -> str:
+    """Return a short hash of the categories if an item table changed them and the policy learns by them."""
+    catalog = policy.catalog
+    if catalog.origin is None or not getattr(policy, "category_weight", 0.0):
+        return ""
+    content = json.dumps([catalog.category_names, catalog.categories.shape]).encode()
+    return hashlib.sha256(content + np.packbits(catalog.categories).tobytes()).hexdigest()[:32]
+
+
 def catalog_digest(catalog: Catalog) -> str:
-    """Return a short hash of everything in a catalog that beliefs depend on."""
+    """Return a short hash of everything in a catalog that beliefs depend on, but for items added later."""
     digest = hashlib.sha256()
-    ids = catalog.item_ids.values
-    parts = [ids.buffer, ids.ends] if not isinstance(ids, np.ndarray) else [ids]
-    for array in (*parts, catalog.vectors, catalog.taste_vectors, catalog.log_odds, catalog.population_mean):
+    ids, n_trained = catalog.item_ids.values, catalog.item_ids.n_sorted
+    parts = [ids[:n_trained]] if isinstance(ids, np.ndarray) else [*_trained_text(ids, n_trained)]
+    tables = (catalog.vectors[:n_trained], catalog.taste_vectors[:n_trained], catalog.log_odds[:n_trained])
+    for array in (*parts, *tables, catalog.population_mean):
         digest.update(str((array.shape, array.dtype)).encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:32]
+
+
+def _trained_text(ids: PackedText, n_trained: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    ends = ids.ends[:n_trained]
+    return ids.buffer[: ends[-1]], ends

@@ -14,6 +14,10 @@ REASONS = (POPULAR, SIMILAR, EXPLORING)
 """Why an item is on a slate."""
 
 
+MAX_CONDITION = 2_000
+"""Characters of a condition on items."""
+
+
 class RequestError(ValueError):
     """A request that cannot be served: it names something unknown or contradicts itself; nothing was changed.
 
@@ -25,6 +29,14 @@ class RequestError(ValueError):
     Traceback (most recent call last):
     slatewise.recommender.types.RequestError: the item at position 0 of candidates is not in the catalog
     """
+
+
+class RuleError(RequestError):
+    """A rule for a slate that cannot be understood; `where` is its place in the request, `reason` what is wrong."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.where, self.reason = where, reason
 
 
 class UnknownSlateError(RequestError):
@@ -42,6 +54,10 @@ class UnknownSlateError(RequestError):
 
 class UnknownUserError(RequestError):
     """A user about whom nothing is kept."""
+
+
+class UnknownItemError(RequestError):
+    """An item that neither the catalog nor the item table has."""
 
 
 class ConflictError(RequestError):
@@ -81,15 +97,16 @@ class SlateItem:
 
     probability ± deviation: of a click, None if the policy has no belief; diversity_gain: what the item adds to the
     variety of the slate, in the policy's units; reason: one of POPULAR, SIMILAR, EXPLORING; because: the id of the
-    clicked item that it is similar to, and that item's title.
+    clicked item that it is similar to, and that item's title; distance: how unlike the other items of the slate it is,
+    the mean of 1 − similarity (see `Slate`), None if nothing is known.
 
     Examples
     --------
     >>> from slatewise import Catalog, Recommender
     >>> catalog = Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]])
-    >>> item = Recommender(catalog).recommend("ann", 1).items[0]
-    >>> item.id, item.title
-    ('cocoa', 'cocoa')
+    >>> item = Recommender(catalog).recommend("ann").items[0]
+    >>> item.id, item.title, item.distance
+    ('cocoa', 'cocoa', 1.0)
     """
 
     id: ItemId
@@ -101,11 +118,71 @@ class SlateItem:
     reason: str
     because: ItemId | None = None
     because_title: str | None = None
+    distance: float | None = None
+
+
+@dataclass(frozen=True)
+class UnmetRule:
+    """A rule that a slate does not meet: its kind, its number among those of its kind, counted from 0, and why."""
+
+    rule: str
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The share of all people that is believed to like an item, with its 95 % interval.
+
+    seen: how many people that belief is worth, those of the training and those since; few for a new item.
+
+    Examples
+    --------
+    >>> from slatewise import Catalog, Recommender
+    >>> Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]])).rate("tea").seen
+    2.0
+    """
+
+    value: float
+    low: float
+    high: float
+    seen: float
+
+
+@dataclass(frozen=True)
+class ItemDetails:
+    """What is known about an item: by training, or by what the shop said since.
+
+    trained: whether the catalog was trained on it; updated_at: when the shop last changed it, None if it never did;
+    rate: how many people like it, None if slates cannot hold it.
+
+    Examples
+    --------
+    >>> from slatewise import Catalog, Recommender
+    >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+    >>> recommender.item("tea").available, recommender.item("tea").trained
+    (True, True)
+    """
+
+    id: ItemId
+    title: str
+    categories: tuple[str, ...]
+    attributes: dict[str, Any]
+    available: bool
+    published_at: float | None
+    trained: bool
+    vector: tuple[float, ...] | None = None
+    updated_at: float | None = None
+    rate: Rate | None = None
 
 
 @dataclass(frozen=True)
 class Slate:
     """A recorded list of items to show, number `number` of its user, counted from 0; feedback names its slate_id.
+
+    variety: the mean of 1 − similarity over its pairs of items, None if nothing is known about them. Two items are as
+    similar as the Jaccard index of their categories, if both have some, else as the cosine of their vectors, not below
+    0; an item with neither, or with a vector of zeros, cannot be compared.
 
     Examples
     --------
@@ -120,8 +197,9 @@ class Slate:
     user: str
     number: int
     policy: str
-    variety: float
+    variety: float | None
     items: tuple[SlateItem, ...]
+    unmet: tuple[UnmetRule, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -140,8 +218,9 @@ class Preview:
     user: str
     number: int
     policy: str
-    variety: float
+    variety: float | None
     items: tuple[SlateItem, ...]
+    unmet: tuple[UnmetRule, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -235,10 +314,11 @@ class ReplayedSlate:
 
 @dataclass(frozen=True)
 class CategoryView:
-    """What is believed about a category: lift ± deviation over the average user, and what was shown and clicked.
+    """What is believed about a category: lift ± deviation, and what was shown and clicked.
 
-    The lift is the change in click probability, or in its logit, that the belief expects of the category's items;
-    None if the policy has no belief.
+    The lift says how much more this user likes the category than other things, compared with everybody else: 0 is the
+    average user, and 1 is a standard deviation of all users, so one user in six is above it. None if the policy has no
+    belief.
     """
 
     name: str
@@ -256,7 +336,7 @@ class Round:
     policy: str
     shown: int
     clicks: int
-    variety: float
+    variety: float | None
     x: float | None
     y: float | None
 

@@ -1,0 +1,157 @@
+"""Conditions on items in the language of SQL, `price < 20 AND brand <> 'Acme'`: what may be in them, who meets them.
+
+polars parses and evaluates a condition. Before it sees one, every word of it must be an attribute, or on the lists
+below: polars opens the files that a subquery names while it parses. The expression that it makes is walked as well. So
+a condition can do nothing but compare the attributes of one item with constants, and its length and depth are bounded.
+"""
+
+import json
+import re
+import warnings
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from slatewise.recommender.types import MAX_CONDITION, RequestError
+
+MAX_DEPTH = 30
+LISTED = 30
+"""So many attributes are listed in an error."""
+
+RESERVED = {"select", "table", "values", "with"}
+KEYWORDS = {"and", "or", "not", "in", "is", "null", "true", "false", "like", "ilike", "between", "any", "distinct"}
+KEYWORDS |= {"from", "date", "timestamp"}
+FUNCTIONS = {"array_contains", "array_length", "ends_with", "length", "lower", "starts_with", "upper"}
+
+TOKEN = re.compile(
+    r"\s+|'(?:[^'\\]|'')*'|\"(?P<quoted>[^\"\\]+)\"|(?P<word>[^\W\d]\w*)|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+    r"|<=|>=|<>|!=|[=<>(),+%]|-(?!-)|\*|/(?!\*)"
+)
+"""What a condition is made of: no backslashes and no comments, about which two readers could differ."""
+
+OPERATORS = {"Eq", "NotEq", "EqValidity", "NotEqValidity", "Lt", "LtEq", "Gt", "GtEq", "And", "Or", "Plus", "Minus"}
+OPERATORS |= {"Mul", "Div", "Multiply", "Divide", "Rem", "Modulus"}
+PARTS = {
+    "Boolean": {"IsNull", "IsNotNull", "Not", "IsIn"},
+    "StringExpr": {"Lowercase", "Uppercase", "StartsWith", "EndsWith", "LenChars", "Contains"},
+    "ListExpr": {"Contains", "Length"},
+    "Sql": {"Binary", "IsIn"},
+}
+"""What polars makes of operators and functions, by its own names."""
+
+
+def parse_condition(text: str, attributes: Collection[str]) -> pl.Expr:
+    """Return a condition as an expression over a frame with these columns; refuse one that does anything else.
+
+    >>> str(parse_condition("price < 20 AND brand <> 'Acme'", ["price", "brand"]))
+    '[([(col("price")) < (dyn int: 20)]) & ([(col("brand")) == ("Acme")].not())]'
+    >>> parse_condition("prize < 20", ["price", "brand"])
+    Traceback (most recent call last):
+    slatewise.recommender.types.RequestError: at character 1: there is no such attribute; items have brand, price
+    """
+    if not isinstance(text, str) or not 1 <= len(text) <= MAX_CONDITION:
+        raise RequestError(f"a condition must be text of 1 to {MAX_CONDITION:,} characters")
+    _check_words(text, attributes)
+    try:
+        expression = pl.sql_expr(text)
+    except pl.exceptions.PolarsError as error:
+        raise RequestError("it cannot be read as one condition in SQL; check operators and parentheses") from error
+    for kind, content, depth in _parts(_tree(expression)):
+        if depth > MAX_DEPTH:
+            raise RequestError(f"a condition must not be nested deeper than {MAX_DEPTH}")
+        if not _is_allowed(kind, content, attributes):
+            raise RequestError(f"{kind} cannot be part of a condition; compare attributes with constants")
+    return expression
+
+
+def matching(frame: pl.DataFrame, text: str) -> NDArray[np.bool_]:
+    """Return which rows of a frame meet a condition; where it is unknown, as an attribute is missing, they do not.
+
+    >>> matching(pl.DataFrame({"price": [10, 30, None]}), "price < 20").tolist()
+    [True, False, False]
+    """
+    expression = parse_condition(text, frame.columns)
+    try:
+        found = frame.select(met=expression)["met"]
+    except pl.exceptions.PolarsError as error:
+        raise RequestError(_first_line(error)) from error
+    if found.dtype != pl.Boolean:
+        raise RequestError(f"a condition must be true or false, and this is {found.dtype}")
+    values = found.fill_null(value=False).to_numpy()
+    return np.broadcast_to(values, len(frame)) if len(values) == 1 else np.asarray(values)
+
+
+def _check_words(text: str, attributes: Collection[str]) -> None:
+    """Refuse signs and words that are on no list, and point at the first."""
+    place, last = 0, ""
+    while place < len(text):
+        token = TOKEN.match(text, place)
+        if token is None:
+            raise _refused(place, "this sign cannot be part of a condition, or is not closed")
+        name = token["quoted"] or token["word"]
+        if name is not None:
+            _check_word(place, name, token["quoted"] is not None, attributes)
+            if name.casefold() == "from" and token["word"] and last != "distinct":
+                raise _refused(place, "a condition has no FROM; it is about the attributes of one item")
+        last, place = (last if text[place : token.end()].isspace() else token[0].casefold()), token.end()
+
+
+def _check_word(place: int, name: str, is_quoted: bool, attributes: Collection[str]) -> None:
+    word = "" if is_quoted else name.casefold()
+    if word in RESERVED:
+        raise _refused(
+            place, "this word cannot be part of a condition; put the name of an attribute into double quotes"
+        )
+    if name not in attributes and word not in KEYWORDS | FUNCTIONS:
+        known = ", ".join(sorted(attributes)[:LISTED]) or "none"
+        raise _refused(place, f"there is no such attribute; items have {known}")
+
+
+def _tree(expression: pl.Expr) -> Any:
+    """Return an expression as nested objects; polars warns that they may differ between its versions."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return json.loads(expression.meta.serialize(format="json"))
+
+
+CHILDREN: dict[str, Any] = {
+    "BinaryExpr": lambda content: [content["left"], content["right"]],
+    "Function": lambda content: content["input"],
+    "Cast": lambda content: [content["expr"]],
+}
+
+
+def _parts(tree: Any) -> Iterator[tuple[str, Any, int]]:
+    """Yield the kind, content and depth of every part of an expression."""
+    stack = [(tree, 0)]
+    while stack:
+        node, depth = stack.pop()
+        kind, content = next(iter(node.items())) if isinstance(node, dict) else (str(node), {})
+        yield kind, content, depth
+        stack += [(child, depth + 1) for child in CHILDREN.get(kind, lambda _: ())(content)]
+
+
+def _is_allowed(kind: str, content: Any, attributes: Collection[str]) -> bool:
+    """Return whether a part of an expression is on the lists."""
+    if kind == "Function":
+        function = content["function"]
+        group, name = next(iter(function.items())) if isinstance(function, dict) else ("", function)
+        name, options = next(iter(name.items())) if isinstance(name, dict) else (name, None)
+        return name in PARTS.get(group, ()) and (name != "Binary" or options in OPERATORS)
+    return (
+        kind == "Literal"
+        or (kind == "Column" and content in attributes)
+        or (kind == "BinaryExpr" and content["op"] in OPERATORS)
+        or (kind == "Cast" and content["dtype"] == {"Literal": "Boolean"})
+    )
+
+
+def _refused(place: int, reason: str) -> RequestError:
+    return RequestError(f"at character {place + 1}: {reason}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

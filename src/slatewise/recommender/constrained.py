@@ -1,0 +1,234 @@
+"""Slates by rules: what a policy would choose, as far as the rules allow it.
+
+Policies choose greedily, so leaving out items that one did not choose changes nothing about those it chose before. If
+an item breaks a rule, the policy therefore chooses again without everything that the rule forbids at that place: the
+items before it stay, and the result is what a greedy choice under the rules would be. It costs one more choice for
+each time that a rule bites. Of a policy that is not greedy, the whole slate is looked at again.
+
+Where not all rules can be met, they are met in this order: what may be shown at all (candidates, categories, exclude,
+filter, exclude_owned), pin, at_most, min_probability, at_least. Rather than break one of them, a slate gets fewer
+items; at_least alone never makes a slate shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slatewise.policies import Available, Policy, Slates, State
+from slatewise.randomness import Streams
+from slatewise.recommender.slate_rules import SlateRules
+from slatewise.recommender.types import UnmetRule
+
+if TYPE_CHECKING:
+    from slatewise.recommender.item_attributes import ItemAttributes
+
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+Select = Callable[[Available, int], Slates]
+
+ROUNDING = 1e-9
+NOTHING = Slates(np.empty((1, 0), dtype=np.int64), np.empty((1, 0)), np.empty((1, 0)), np.empty((1, 0)))
+
+
+def select_by_rules(
+    policy: Policy, known: tuple[State, Streams], question: Question, attributes: ItemAttributes
+) -> tuple[Slates, tuple[UnmetRule, ...]]:
+    """Let a policy choose for one user, of whom state and random numbers are known.
+
+    A policy that can tell the probabilities of all items chooses only among those that are high enough; of others,
+    items that turn out to be less probable are left out.
+    """
+    (state, random), rules = known, question.rules
+    unmet: tuple[UnmetRule, ...] = ()
+    if rules.min_probability is not None and hasattr(policy, "probabilities"):
+        is_probable = policy.probabilities(state)[0] >= rules.min_probability
+        question = replace(question, available=_only(question.available, is_probable, ()))
+    if rules.boost and hasattr(policy, "with_boost"):
+        policy = policy.with_boost(attributes.factors(rules.boost))
+    elif rules.boost:
+        unmet = tuple(UnmetRule("boost", place, "the policy cannot do it") for place in range(len(rules.boost)))
+    slates, more = choose_by_rules(
+        lambda available, k: policy.select(state, available, k, random), question, attributes
+    )
+    return slates, (*unmet, *more)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked for: k of the available items, by rules; `pinned` are the numbers of the pins, −1: not to show."""
+
+    available: Available
+    k: int
+    rules: SlateRules
+    pinned: tuple[int, ...] = ()
+
+
+def choose_by_rules(
+    select: Select, question: Question, attributes: ItemAttributes
+) -> tuple[Slates, tuple[UnmetRule, ...]]:
+    """Choose a slate for one user; return it and the rules that it does not meet."""
+    pins = [(pin.place, number) for pin, number in zip(question.rules.pin, question.pinned, strict=True) if number >= 0]
+    pins = sorted(pins)[: question.k]
+    pinned = [number for _, number in pins]
+    available = without(question.available, pinned)
+    limits = Limits.of(question, attributes, tuple(pinned), available)
+    slates = _above_lowest(select, available, question.k - len(pinned), limits)
+    if pins:
+        slates = _with_pins(slates, _in_order(select, available.n_items, pinned), [place for place, _ in pins])
+    return slates, (*_unmet_pins(question, pinned), *limits.unmet(slates))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The rules about several items together; pinned items count as well.
+
+    needs: how many items each at_least asks for, as far as there are so many.
+    """
+
+    rules: SlateRules
+    attributes: ItemAttributes
+    pinned: tuple[int, ...]
+    needs: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, question: Question, attributes: ItemAttributes, pinned: tuple[int, ...], available: Available
+    ) -> Limits:
+        """Look up what can be met."""
+        rules, needs = question.rules, []
+        is_available = available.table()[0] if rules.at_least else np.empty(0, dtype=np.bool_)
+        for rule in rules.at_least:
+            is_met = attributes.select(rule.where).is_met
+            needs.append(min(rule.n, int((is_met & is_available).sum() + is_met[list(pinned)].sum())))
+        return cls(rules, attributes, pinned, tuple(needs))
+
+    def forbidden(self, before: Sequence[int], item: int) -> list[Integers]:
+        """Return the items that share a value with this one, if as many as allowed have it already."""
+        found = []
+        for rule in self.rules.at_most:
+            for group in self.attributes.groups_of(item, rule.per):
+                others = (self.attributes.groups_of(other, rule.per) for other in (*self.pinned, *before))
+                if sum(group in groups for groups in others) >= rule.n:
+                    found.append(self.attributes.members(rule.per, group))
+        return found
+
+    def wanted(self, before: Sequence[int], n_left: int) -> Booleans | None:
+        """Return the items that at_least asks for, if all places that are left are needed for them."""
+        rules = zip(self.rules.at_least, self.needs, strict=True)
+        missing = {rule.where: need - self._count(rule.where, before) for rule, need in rules}
+        if sum(max(0, number) for number in missing.values()) < max(n_left, 1):
+            return None
+        asked = [self.attributes.select(where).is_met for where, number in missing.items() if number > 0]
+        return np.asarray(np.logical_or.reduce(asked))
+
+    def unmet(self, slates: Slates) -> list[UnmetRule]:
+        """Return the rules that a slate does not meet, pins included in it."""
+        chosen = [item for item in slates.items[0].tolist() if item not in self.pinned]
+        lacking = [rule.n - self._count(rule.where, chosen) for rule in self.rules.at_least]
+        unmet = [UnmetRule("at_least", place, f"{n} too few") for place, n in enumerate(lacking) if n > 0]
+        if self.rules.min_probability is not None and np.isnan(slates.probability).any():
+            unmet.append(UnmetRule("min_probability", 0, "the policy has no belief about probabilities"))
+        return unmet
+
+    def _count(self, where: str, chosen: Sequence[int]) -> int:
+        is_met = self.attributes.select(where).is_met
+        return int(is_met[[*self.pinned, *chosen]].sum())
+
+
+def _above_lowest(select: Select, available: Available, k: int, limits: Limits) -> Slates:
+    """Choose within the limits, and leave out what is below min_probability."""
+    slates, lowest = _within_limits(select, available, k, limits), limits.rules.min_probability
+    if lowest is None or np.isnan(slates.probability).any():
+        return slates
+    return _taken(slates, np.flatnonzero(slates.probability[0] >= lowest - ROUNDING))
+
+
+def _within_limits(select: Select, available: Available, k: int, limits: Limits) -> Slates:
+    """Choose by all limits; without at_least if a slate would be shorter because of it."""
+    slates = _choose_again(select, available, k, limits)
+    if slates.items.shape[1] < k and limits.rules.at_least:
+        relaxed = replace(limits, needs=(0,) * len(limits.needs))
+        longer = _choose_again(select, available, k, relaxed)
+        return longer if longer.items.shape[1] > slates.items.shape[1] else slates
+    return slates
+
+
+def _choose_again(select: Select, available: Available, k: int, limits: Limits) -> Slates:
+    """Choose, and choose again as long as an item breaks a limit; the items before it stay."""
+    slates, place = _chosen(select, available, k), 0
+    while place < slates.items.shape[1]:
+        items: list[int] = slates.items[0].tolist()
+        before, item = items[:place], items[place]
+        forbidden = limits.forbidden(before, item)
+        wanted = None if forbidden else limits.wanted(before, len(items) - place)
+        if forbidden:
+            available = without(available, np.setdiff1d(np.concatenate(forbidden), before))
+        elif wanted is not None and not wanted[item]:
+            available = _only(available, wanted, before)
+        else:
+            place += 1
+            continue
+        slates = _chosen(select, available, k)
+        if slates.items[0, :place].tolist() != before:  # a policy that is not greedy
+            place = 0
+    return slates
+
+
+def _chosen(select: Select, available: Available, k: int) -> Slates:
+    """Choose, and leave out places that could not be filled."""
+    if k < 1:
+        return NOTHING
+    slates = select(available, k)
+    return _taken(slates, np.flatnonzero(slates.items[0] >= 0))
+
+
+def _taken(slates: Slates, places: Integers) -> Slates:
+    return Slates(*(column[:, places] for column in _columns(slates)))
+
+
+def _columns(slates: Slates) -> tuple[NDArray[Any], ...]:
+    return slates.items, slates.probability, slates.deviation, slates.diversity_gain
+
+
+def _in_order(select: Select, n_items: int, numbers: Sequence[int]) -> Slates:
+    """Return some items, in their order, with what the policy says about them."""
+    only = Available.of(n_items, candidates=numbers)
+    slates = select(only, len(numbers))
+    places = {number: place for place, number in enumerate(slates.items[0].tolist())}
+    return _taken(slates, np.array([places[number] for number in numbers], dtype=np.int64))
+
+
+def _with_pins(slates: Slates, pins: Slates, places: Sequence[int]) -> Slates:
+    """Put pinned items at their ascending places, counted from 1; those beyond the end of the slate come last."""
+    order = list(range(slates.items.shape[1]))
+    for number, place in enumerate(places):
+        order.insert(place - 1, slates.items.shape[1] + number)
+    both = zip(_columns(slates), _columns(pins), strict=True)
+    return _taken(Slates(*(np.concatenate(pair, axis=1) for pair in both)), np.array(order, dtype=np.int64))
+
+
+def _unmet_pins(question: Question, pinned: Sequence[int]) -> list[UnmetRule]:
+    """Return the pins that are not on the slate."""
+    return [
+        UnmetRule("pin", place, "the item may not be shown" if number < 0 else f"the slate has {question.k} places")
+        for place, number in enumerate(question.pinned)
+        if number not in pinned
+    ]
+
+
+def without(available: Available, numbers: Sequence[int] | Integers) -> Available:
+    """Return what is available without some items."""
+    more = np.asarray(numbers, dtype=np.int64)
+    return replace(available, excluded=np.union1d(available.excluded, more)) if more.size else available
+
+
+def _only(available: Available, wanted: Booleans, besides: Sequence[int]) -> Available:
+    """Return what is available and wanted, and some items besides."""
+    allowed = available.table()[0] & wanted
+    allowed[list(besides)] = True
+    return Available(available.n_items, np.empty(0, dtype=np.int64), np.flatnonzero(allowed))

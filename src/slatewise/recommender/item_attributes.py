@@ -1,0 +1,103 @@
+"""The attributes of a catalog's items at one version of the item table: which items meet a condition, or share a value.
+
+Whatever is looked up is remembered; there is a new object for every version.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from slatewise.catalog import Catalog
+from slatewise.recommender.conditions import matching
+from slatewise.recommender.slate_rules import CATEGORY, Boost, SlateRules
+from slatewise.recommender.types import RequestError, RuleError
+from slatewise.slates import pack_closed
+from slatewise.slates.available import NO_WORDS
+
+Booleans = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Words = NDArray[np.uint64]
+
+REMEMBERED = 32
+FEW = 0.1
+"""Up to this share of all items, those that meet a condition are listed; above, the others are closed."""
+NO_VALUE = -1
+
+
+class Selection(NamedTuple):
+    """The items that meet a condition: which, how many, and either their numbers (ascending) or the others' bits."""
+
+    is_met: Booleans
+    n_items: int
+    numbers: Integers | None
+    closed: Words
+
+
+class ItemAttributes:
+    """Attributes by item number: a frame of one row per item; conditions give times in UTC, without a zone."""
+
+    def __init__(self, catalog: Catalog, frame: pl.DataFrame) -> None:
+        self._catalog = catalog
+        self._frame = frame.with_columns(
+            pl.col(pl.Datetime(time_zone="*")).dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        )
+        self.select = lru_cache(REMEMBERED)(self._select)
+        self.factors = lru_cache(REMEMBERED)(self._factors)
+        self._values = lru_cache(REMEMBERED)(self._value_numbers)
+
+    def check(self, rules: SlateRules) -> None:
+        """Refuse rules about what items do not have, or with conditions that are none, and say which."""
+        conditions = [("filter", condition) for condition in rules.filters]
+        conditions += [(f"boost/{place}/where", rule.where) for place, rule in enumerate(rules.boost)]
+        conditions += [(f"at_least/{place}/where", rule.where) for place, rule in enumerate(rules.at_least)]
+        counted = [(f"at_most/{place}/per", rule.per) for place, rule in enumerate(rules.at_most)]
+        for look_up, named in ((self.select, conditions), (self._values, counted)):
+            for where, text in named:
+                try:
+                    look_up(text)
+                except RequestError as error:
+                    raise RuleError(where, str(error)) from error
+
+    def groups_of(self, number: int, per: str) -> tuple[int, ...]:
+        """Return the values that an item has of an attribute, by number; none if it has no value."""
+        if per == CATEGORY:
+            return tuple(np.flatnonzero(self._catalog.categories[number]).tolist())
+        value = int(self._values(per)[number])
+        return () if value == NO_VALUE else (value,)
+
+    def members(self, per: str, group: int) -> Integers:
+        """Return the numbers of all items with a value of an attribute."""
+        column = self._catalog.categories[:, group] if per == CATEGORY else self._values(per) == group
+        return np.flatnonzero(column)
+
+    def _select(self, *conditions: str) -> Selection:
+        is_met = np.logical_and.reduce([matching(self._frame, condition) for condition in conditions])
+        count = int(is_met.sum())
+        is_few = count <= FEW * len(is_met)
+        return Selection(
+            is_met, count, np.flatnonzero(is_met) if is_few else None, NO_WORDS if is_few else pack_closed(is_met)
+        )
+
+    def _factors(self, boosts: Sequence[Boost]) -> Floats:
+        """Return the product of the factors that apply to each item."""
+        factors = np.ones(len(self._frame))
+        for boost in boosts:
+            factors[self.select(boost.where).is_met] *= boost.factor
+        return factors
+
+    def _value_numbers(self, per: str) -> Integers:
+        """Return the number of each item's value of an attribute; of none if it is about categories."""
+        if per == CATEGORY:
+            return np.empty(0, dtype=np.int64)
+        if per not in self._frame.columns:
+            known = ", ".join([CATEGORY, *sorted(self._frame.columns)])
+            raise RequestError(f"there is no such attribute; items have {known}")
+        column = self._frame[per]
+        if column.dtype.is_nested():
+            raise RequestError(f"this attribute is a list; at_most takes {CATEGORY} or attributes with one value")
+        return column.rank("dense").cast(pl.Int64).fill_null(NO_VALUE).to_numpy()
