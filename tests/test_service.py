@@ -123,7 +123,8 @@ def test_items_are_listed_and_searched(service: Local) -> None:
 
     assert listed()["total"] == 60
     assert len(listed()["items"]) == 50
-    assert listed(query="FILM 7")["items"] == [{"id": 7, "title": "Film 7", "categories": ["Drama", "Horror"]}]
+    seventh = {"id": 7, "title": "Film 7", "categories": ["Drama", "Horror"], "available": True}
+    assert listed(query="FILM 7")["items"] == [seventh]
     assert {item["title"] for item in listed(query="film 1", limit=200)["items"]} == {
         f"Film {number}" for number in range(60) if str(number).startswith("1")
     }
@@ -357,6 +358,10 @@ SLOW: dict[str, tuple[str, str, dict[str, Any] | None]] = {
 }
 
 
+ONE_AT_A_TIME = ("experiments", "use_catalog")
+OPERATORS_SEE = ("/metrics", "/v1/live", "/v1/experiments")
+
+
 class SlowCalls:
     """Makes one method of the recommender wait until it is released; notes whether it was, and in which thread."""
 
@@ -372,14 +377,15 @@ class SlowCalls:
 
 
 async def visit(client: httpx.AsyncClient, name: str, slow: SlowCalls) -> list[int]:
-    """Make more slow calls than there are worker threads, meanwhile ask whether the service is ready; then release."""
+    """Make more slow calls than there are worker threads, look at the service as operators do, then release them."""
     method, path, body = SLOW[name]
     calls = [asyncio.create_task(client.request(method, path, json=body)) for _ in range(WORKER_THREADS + 1)]
-    while not slow.threads:
+    while len(slow.threads) < (1 if name in ONE_AT_A_TIME else WORKER_THREADS):
         await asyncio.sleep(0.001)
+    seen = [(await client.get(path)).status_code for path in OPERATORS_SEE if name != "experiments"]
     ready = await client.get("/health/ready")
     slow.release.set()
-    return [ready.status_code, *[(await call).status_code for call in calls]]
+    return [max([ready.status_code, *seen]), *[(await call).status_code for call in calls]]
 
 
 def statuses(service: Local, name: str, slow: SlowCalls, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -395,7 +401,8 @@ def test_nothing_slow_runs_on_the_event_loop(service: Local, name: str, monkeypa
     assert ready == 200
     assert {status // 100 for status in others} <= {2, 4}
     assert all(slow.was_released)
-    assert all(thread.startswith("slatewise-worker") for thread in slow.threads)
+    kind = "slatewise-operator" if name == "experiments" else "slatewise-worker"
+    assert all(thread.startswith(kind) for thread in slow.threads)
 
 
 def test_what_runs_on_the_event_loop_is_noticed(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,6 +418,14 @@ def test_what_runs_on_the_event_loop_is_noticed(service: Local, monkeypatch: pyt
     slow = SlowCalls(service, "draft", patience=0.05)
     statuses(service, "draft", slow, monkeypatch)
     assert not slow.was_released[0]
+
+
+def test_operators_without_threads_of_their_own_would_wait(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: a thread is free for them once two slow calls have given up: the first goes to a third."""
+    monkeypatch.setattr(service.state, "_operators", service.state.workers)
+    slow = SlowCalls(service, "draft", patience=0.05)
+    statuses(service, "draft", slow, monkeypatch)
+    assert not any(slow.was_released[:2])
 
 
 def test_rates_and_percentiles() -> None:
@@ -472,7 +487,7 @@ def test_the_description_is_complete_and_loads_nothing_from_elsewhere(service: L
     assert body["additionalProperties"] is False
     assert body["properties"]["k"]["maximum"] == 500
     parameters = {entry["name"]: entry["schema"] for entry in described["paths"]["/v1/items"]["get"]["parameters"]}
-    assert set(parameters) == {"query", "category", "offset", "limit"}
+    assert set(parameters) == {"query", "category", "available", "offset", "limit"}
     assert parameters["limit"]["maximum"] == 200
     text = service.client.get("/docs").text
     assert all(endpoint.path in text for endpoint in ROUTES)
@@ -556,3 +571,21 @@ def test_a_request_passes_through_few_files(tmp_path: Path) -> None:
     assert {"slates.py", "http.py", "auth.py", "keys.py"} <= of_slate & of_feedback
     assert len(of_slate | {"http_protocol.py"}) <= MAX_FILES, of_slate
     assert len(of_feedback | {"http_protocol.py"}) <= MAX_FILES, of_feedback
+
+
+def test_versions_are_listed_promoted_and_rolled_back(service: Local, tmp_path: Path) -> None:
+    slate, directory = new_slate(service), tmp_path / "catalog"
+    before = service.client.get("/v1/catalog/versions").json()[0]["version"]
+    candidate = small_catalog(80, seed=1).save(directory, promote=False)[:16]
+    assert service.client.get("/v1/catalog").json()["items"] == 60
+    listed = service.client.get("/v1/catalog/versions").json()
+    assert {row["version"]: row["is_current"] for row in listed} == {before: True, candidate: False}
+    promoted = service.client.post("/v1/catalog/promote", json={"version": candidate})
+    assert (promoted.status_code, promoted.json()["items"], promoted.json()["sha256"][:16]) == (200, 80, candidate)
+    event = {"slate_id": slate["slate_id"], "clicked": [slate["items"][0]["id"]]}
+    assert service.client.post("/v1/feedback", json=event).status_code == 200
+    empty = {"content-type": "application/json"}
+    assert service.client.post("/v1/catalog/rollback", headers=empty).json()["items"] == 60
+    assert service.client.post("/v1/catalog/rollback", headers=empty).status_code == 409
+    unknown = service.client.post("/v1/catalog/promote", json={"version": "0" * 16})
+    assert (unknown.status_code, service.client.get("/v1/catalog").json()["items"]) == (409, 60)

@@ -12,7 +12,7 @@ import pytest
 
 from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.model_files import MANIFEST
-from slatewise.recommender import Recommender
+from slatewise.recommender import Recommender, state_codec
 from slatewise.store import StoreError, open_store, rows, sql
 from slatewise.store.protocol import BeliefRecord
 from tests.durability.conftest import make_catalog
@@ -89,7 +89,7 @@ def test_no_flipped_byte_of_the_store_is_served(truth: Truth, tmp_path: Path, ca
 
 
 def test_without_checksums_flipped_bytes_are_served(truth: Truth, tmp_path: Path, catalog: Catalog) -> None:
-    with patch.object(rows, "_is_intact", lambda *_: True):
+    with patch.object(rows, "is_intact", lambda *_: True):
         assert any(flips(truth, tmp_path, catalog))
 
 
@@ -102,10 +102,11 @@ def stored_belief(path: Path) -> bytes:
 
 
 def flip_the_belief(truth: Truth, path: Path) -> None:
-    """Copy the store, and flip a byte of the last but one number that was learned about the first user."""
+    """Copy the store, and flip a byte of a number that was learned about the first user: of the policy's state."""
     shutil.copy(truth.path, path)
     content = stored_belief(path)
-    flip(path, path.read_bytes().index(content) + len(content) - 11)
+    state = state_codec.from_bytes(content)["shift"].tobytes()
+    flip(path, path.read_bytes().index(content) + content.index(state) + 6)
 
 
 def test_without_its_checksum_a_flipped_belief_is_served(truth: Truth, tmp_path: Path, catalog: Catalog) -> None:

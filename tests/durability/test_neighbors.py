@@ -1,7 +1,6 @@
 """Other programs at the file of a running service: one that holds SQLite's lock, one that reads for very long."""
 
 import os
-import sqlite3
 import subprocess
 import sys
 import time
@@ -15,10 +14,18 @@ import apsw
 import pytest
 
 from benchmarks.load.server import free_port
-from slatewise.store import open_store, sqlite, sqlite_checkpoints, sqlite_writer
+from slatewise.store import (
+    StoreUnavailableError,
+    open_store,
+    sqlite,
+    sqlite_checkpoints,
+    sqlite_connection,
+    sqlite_writer,
+)
 from slatewise.store.export import export_user
 from slatewise.store.sqlite import SqliteStore
 from tests.support.notes import Notes, complaints
+from tests.support.postgres import until_it_works, wait_for
 from tests.support.served import Answer, Caller, Place, start
 from tests.support.store_rows import do, fill, one_more
 from tests.support.visitors import visiting
@@ -27,16 +34,25 @@ N_CLIENTS = 12
 EMPTY: dict[str, Any] = {"slates": [], "feedback": [], "events": []}
 
 
+SHELL = """
+import sqlite3, sys
+sqlite3.connect(sys.argv[1], isolation_level=None).execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock for writing, as a shell does that was left in a transaction."""
-    shell = sqlite3.connect(path, isolation_level=None)
-    shell.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    finally:
-        shell.execute("ROLLBACK")
-        shell.close()
+    command = [sys.executable, "-c", SHELL, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as shell:  # noqa: S603
+        assert shell.stdout is not None
+        assert shell.stdout.readline() == "locked\n"
+        try:
+            yield
+        finally:
+            shell.kill()
 
 
 def ask_for_slate(place: Place, number: int) -> Answer:
@@ -64,6 +80,24 @@ def test_a_program_that_holds_the_lock_stops_writing_only_while_it_does(place: P
         service.kill()
 
 
+@pytest.mark.parametrize(("patience", "is_told"), [(100, True), (60_000, False)], ids=["in time", "the control"])
+def test_who_writes_is_told_while_the_lock_is_held(
+    tmp_path: Path, patience: int, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control is a writer with much patience: as long as the lock is held, it says nothing."""
+    monkeypatch.setattr(sqlite_connection, "BUSY_MILLISECONDS", patience)
+    store = SqliteStore.open(str(tmp_path / "slates.db"))
+    with locked(tmp_path / "slates.db"):
+        written = store.write(one_more("u"))
+        if is_told:
+            assert isinstance(written.exception(timeout=30), StoreUnavailableError)
+        else:
+            time.sleep(0.5)
+            assert not written.done()
+    assert until_it_works(lambda: do(store, one_more("u"))) == (1 if is_told else 2)
+    store.close()
+
+
 READ_AND_STOP = """
 import os, signal, sys
 from slatewise.store import open_store
@@ -81,6 +115,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteSto
     monkeypatch.setattr(sqlite_writer, "CHECKPOINT_PAGES", 40)
     monkeypatch.setattr(sqlite_checkpoints, "RESTART_PAGES", 160)
     monkeypatch.setattr(sqlite_checkpoints, "MAX_PAGES_AT_RESTART", 80)
+    monkeypatch.setattr(sqlite_checkpoints, "RETRY_PAGES", 40)
     monkeypatch.setattr(sqlite_checkpoints, "LONGEST_PAUSE", 0.2)
     opened = SqliteStore.open(str(tmp_path / "slates.db"))
     yield opened
@@ -161,6 +196,52 @@ def test_a_writer_that_may_copy_everything_copies_a_long_wal(
     assert max(left) > 160
 
 
+class Attempts(sqlite_checkpoints.Checkpoints):
+    """When the writer tries to start the WAL over; nothing is copied meanwhile."""
+
+    def _serve(self) -> None:
+        pass
+
+    def commit(self, monkeypatch: pytest.MonkeyPatch, pages: int, *, is_read: bool) -> bool:
+        """Note a commit, while somebody reads or not; return whether the writer tried to start the WAL over."""
+        tries: list[int] = []
+
+        def restart(_: apsw.Connection) -> bool:
+            tries.append(pages)
+            return not is_read
+
+        monkeypatch.setattr(sqlite_checkpoints, "_restart", restart)
+        self.shorten_wal(self._connection, pages)
+        return bool(tries)
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempts]:
+    monkeypatch.setattr(sqlite_checkpoints, "RESTART_PAGES", 160)
+    monkeypatch.setattr(sqlite_checkpoints, "RETRY_PAGES", 40)
+    made = Attempts(apsw.Connection(":memory:"), lambda: None)
+    yield made
+    made.close()
+
+
+def test_a_restart_that_failed_is_tried_again_soon_however_often_it_failed(
+    attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The WAL grows by no more than RETRY_PAGES after the reader has gone, not by what fits in a growing pause."""
+    tried = [pages for pages in range(0, 1000, 20) if attempts.commit(monkeypatch, pages, is_read=True)]
+    assert tried == list(range(160, 1000, 40))
+    assert next(pages for pages in range(1000, 1060, 20) if attempts.commit(monkeypatch, pages, is_read=False)) <= 1040
+    tried = [pages for pages in range(0, 240, 20) if attempts.commit(monkeypatch, pages, is_read=True)]
+    assert tried == [160, 200]
+
+
+def test_a_checkpoint_of_our_own_is_no_failed_restart(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite refuses two at a time; the writer does not wait for the other, and tries after its next commit."""
+    with attempts._turn:
+        assert not attempts.commit(monkeypatch, 160, is_read=False)
+    assert attempts.commit(monkeypatch, 161, is_read=False)
+
+
 def test_a_list_of_users_is_read_in_many_short_reads(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two of them nobody reads, and the WAL can be started over; during one it cannot: that is the control."""
     monkeypatch.setattr(sqlite, "USERS_PER_READ", 2)
@@ -190,7 +271,10 @@ def run_command(place: Place, *words: str) -> None:
 
 @pytest.mark.slow
 def test_verify_and_backup_run_next_to_a_busy_service(place: Place, tmp_path: Path) -> None:
-    """Nothing is refused meanwhile, and what was acknowledged before the backup began is in it."""
+    """Nothing is refused meanwhile, and what was acknowledged before the backup began is in it.
+
+    The control: next to a program that holds the lock, visitors are refused.
+    """
     copy, before = Place(tmp_path / "copy", free_port()), Notes()
     (tmp_path / "copy").mkdir()
     service, meanwhile = start(place), Notes()
@@ -203,6 +287,8 @@ def test_verify_and_backup_run_next_to_a_busy_service(place: Place, tmp_path: Pa
         assert [visitor.refusals for visitor in visitors if visitor.refusals] == []
         assert before.acknowledged
         assert meanwhile.acknowledged
+        with visiting(place, Notes(), 3) as visitors, locked(place.directory / "slates.db"):
+            wait_for(lambda: any(visitor.refusals for visitor in visitors))
     finally:
         service.kill()
     store = open_store(copy.store)

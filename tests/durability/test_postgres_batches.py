@@ -1,8 +1,10 @@
 """Jobs that PostgreSQL commits together: none harms another, users do not wait for each other, round trips are few."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -10,6 +12,7 @@ import pytest
 
 from slatewise.catalog import Catalog
 from slatewise.recommender import Recommender
+from slatewise.recommender.feedback import FeedbackEvent, record_feedback
 from slatewise.store import StoreError, postgres_batch, postgres_connection, postgres_writer
 from slatewise.store.postgres import PostgresStore
 from slatewise.store.protocol import Transaction
@@ -73,6 +76,37 @@ def test_jobs_about_one_user_that_run_side_by_side_are_caught(
     assert store.read(lambda t: t.lock("u")).n_slates < N_JOBS
 
 
+def slates_counted(store: PostgresStore) -> float:
+    """Send several final events on one slate, which are committed together; return how often it was counted."""
+    catalog = Catalog.from_vectors(range(9), [[float(item), 1.0] for item in range(9)])
+    recommender = Recommender(catalog, store=store)
+    slate = recommender.recommend("ann", 5)
+    events = [FeedbackEvent(slate.slate_id, (item.id,), event_id=str(item.id)) for item in slate.items]
+    jobs: list[Callable[[Transaction], Any]] = [
+        partial(record_feedback, recommender._serving, event=event) for event in events
+    ]
+    assert not any(future.result().duplicate for future in committed_together(store, jobs))
+    return sum(counts.slates for counts in store.read(lambda t: t.counts_of("ann")).values())
+
+
+def test_feedback_on_one_slate_that_is_committed_together_closes_it_once(store: PostgresStore) -> None:
+    """Each looks at the slate again after the one before."""
+    assert slates_counted(store) == 1
+
+
+def test_feedback_that_uses_what_was_read_too_early_is_caught(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for_turn = postgres_batch._Task._wait_for_turn
+
+    def careless(task: postgres_batch._Task, user: str) -> bool:
+        wait_for_turn(task, user)
+        return True
+
+    monkeypatch.setattr(postgres_batch._Task, "_wait_for_turn", careless)
+    assert slates_counted(store) > 1
+
+
 def failing(t: Transaction) -> None:
     """A job that fails after it has written."""
     one_more("w")(t)
@@ -104,11 +138,26 @@ def test_a_job_that_fails_harms_no_other(
         assert connection.execute("SELECT user_id FROM slatewise.users ORDER BY 1").fetchall() == [("u",), ("v",)]
 
 
+def test_jobs_that_fail_together_are_caught(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: a writer that gives no job a transaction of its own."""
+
+    def commit(writer: postgres_writer.PostgresWriter, jobs: list[Any], lock: Any) -> list[postgres_batch.Outcome]:
+        try:
+            return writer._commit_once(jobs, lock)
+        except KeyError as error:
+            return [postgres_batch.Outcome(error=error) for _ in jobs]
+
+    monkeypatch.setattr(postgres_writer.PostgresWriter, "_commit", commit)
+    futures = committed_together(store, [one_more("u"), failing, one_more("v")])
+    assert all(isinstance(future.exception(), KeyError) for future in futures)
+
+
 def test_who_is_locked_by_somebody_else_holds_up_nobody_else(
     url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many jobs wait for one user, who is locked for longer than they need; jobs about others are done meanwhile."""
-    monkeypatch.setattr(postgres_connection, "SETTINGS", ("SET search_path = slatewise", "SET lock_timeout = '60s'"))
+    monkeypatch.setattr(postgres_connection, "SETTINGS", ("SET search_path = slatewise",))
+    monkeypatch.setattr(postgres_batch, "PATIENCE", "SET LOCAL lock_timeout = '60s'")
     monkeypatch.setattr("slatewise.store.postgres_session.MAX_SILENCE", 60.0)
     do(store, one_more("u"))
     patient = PostgresStore.open(url)
@@ -120,6 +169,21 @@ def test_who_is_locked_by_somebody_else_holds_up_nobody_else(
         assert not any(future.done() for future in waiting)
     assert sorted(future.result(timeout=30) for future in waiting) == list(range(2, N_JOBS + 2))
     patient.close()
+
+
+def test_a_writer_that_waits_for_whoever_is_locked_is_caught(
+    url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: behind one user who is locked, everybody waits."""
+    do(store, one_more("u"))
+    monkeypatch.setattr(postgres_writer, "lock_if_free", postgres_batch.lock_patiently)
+    with psycopg.connect(url) as connection:
+        connection.execute("SELECT * FROM slatewise.users WHERE user_id = 'u' FOR UPDATE")
+        futures = [store.write(one_more(user)) for user in ("u", "v")]
+        wait_for(futures[0].running)
+        time.sleep(0.3)
+        assert not futures[1].done()
+    assert [future.result(timeout=30) for future in futures] == [2, 1]
 
 
 @pytest.fixture
@@ -145,4 +209,4 @@ def test_slates_and_feedback_take_few_round_trips(proxy: Proxy) -> None:
                 recommender.feedback(slate.slate_id, [slate.items[0].id])
         assert round_trips(proxy, lambda: recommender.recommend("ann", 1)) <= 2
         slate = recommender.recommend("ann", 1)
-        assert round_trips(proxy, lambda: recommender.feedback(slate.slate_id, [slate.items[0].id])) <= 4
+        assert round_trips(proxy, lambda: recommender.feedback(slate.slate_id, [slate.items[0].id])) <= 3

@@ -74,7 +74,10 @@ def test_reading_from_connections_that_freeze_ends(store: PostgresStore, proxy: 
 def test_a_store_that_cannot_write_does_not_say_that_it_is_healthy(
     store: PostgresStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connections of the writers are frozen, new ones work: reading would prove nothing."""
+    """The connections of the writers are frozen, new ones work.
+
+    The controls: with a patience that never ends, no write ends; and a health check that only reads would pass.
+    """
     monkeypatch.setattr(postgres_session, "MAX_SILENCE", FOREVER)
     proxy.freeze()
     futures = [store.write(one_more(f"user {number}")) for number in range(N_WRITES)]
@@ -88,6 +91,9 @@ def test_a_store_that_cannot_write_does_not_say_that_it_is_healthy(
 
     wait_for(is_noticed)
     assert not any(future.done() for future in futures)
+    session = postgres_connection.connect(store.address, read_only=True)
+    assert session.rows(session.send("SELECT 1")) == [(1,)]
+    session.close()
     proxy.cut()
     for number, future in enumerate(futures):
         try:
@@ -153,6 +159,22 @@ def test_while_the_server_is_away_only_the_probe_tries_to_reach_it(store: Postgr
     finally:
         proxy.server.start()
     until_it_works(lambda: do(store, one_more("u")))
+
+
+def test_a_pool_that_always_tries_to_connect_is_caught(
+    store: PostgresStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: every write knocks at the door of a server that is away."""
+    monkeypatch.setattr(postgres_pool.ConnectionPool, "_stop_connecting", lambda _pool, _why: None)
+    proxy.server.stop("immediate")
+    try:
+        before = len(proxy.links)
+        for _ in range(50):
+            with pytest.raises(StoreUnavailableError):
+                do(store, one_more("u"))
+        assert len(proxy.links) - before >= 50
+    finally:
+        proxy.server.start()
 
 
 def test_the_server_is_reached_again_within_five_seconds() -> None:

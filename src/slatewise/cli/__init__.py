@@ -9,6 +9,7 @@ from slatewise.cli import (
     data,
     demo,
     importing,
+    items,
     keys,
     reproduce,
     run,
@@ -38,6 +39,7 @@ app.command("tune", epilog=tune.EXAMPLE)(tune.tune)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
 app.command("serve", epilog=serve.EXAMPLE)(serve.serve)
 app.add_typer(keys.app, name="keys")
+app.add_typer(items.app, name="items")
 app.add_typer(store.app, name="store")
 store.app.command("backup", epilog=store_backup.BACKUP_EXAMPLE)(store_backup.backup)
 store.app.command("restore", epilog=store_backup.RESTORE_EXAMPLE)(store_backup.restore)

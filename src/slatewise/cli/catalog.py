@@ -1,5 +1,6 @@
-"""`slatewise catalog`: inspect a trained catalog."""
+"""`slatewise catalog`: inspect a trained catalog and choose which of its versions is in use."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,12 +8,19 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from slatewise.cli.console import print_json, stdout
+from slatewise.cli.console import print_json, stdout, tell
 
 if TYPE_CHECKING:
     from slatewise.catalog import Catalog
+    from slatewise.catalog.versions import Version
 
-app = typer.Typer(help="Inspect a trained catalog.", no_args_is_help=True)
+app = typer.Typer(help="Inspect a trained catalog, and choose which of its versions is in use.", no_args_is_help=True)
+
+Directory = Annotated[
+    Path, typer.Option("--catalog", envvar="SLATEWISE_CATALOG", help="Directory of the catalog.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+RELOAD = "a running service follows after POST /v1/catalog/reload"
 
 
 @app.command(epilog="Example: slatewise catalog show demo --find 'star wars'")
@@ -20,7 +28,7 @@ def show(
     directory: Annotated[Path, typer.Argument(help="Directory of the catalog.", show_default=False)],
     find: Annotated[str, typer.Option(help="Show only items whose id or title contains this text.")] = "",
     items: Annotated[int, typer.Option(min=0, help="How many items to show, most liked first.")] = 10,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: Json = False,
 ) -> None:
     """Show where a catalog came from, its size and its items, most liked first."""
     from slatewise.catalog import Catalog
@@ -32,12 +40,73 @@ def show(
                 "items": catalog.n_items,
                 "dim": catalog.dim,
                 "categories": list(catalog.category_names),
+                **comparable_items(catalog),
                 "about": catalog.about,
                 "shown": [_row(catalog, item) for item in _most_liked(catalog, find, items)],
             }
         )
     else:
         show_catalog(catalog, find, items)
+
+
+@app.command("list", epilog="Example: slatewise catalog list --catalog demo")
+def list_versions(catalog: Directory, json: Json = False) -> None:
+    """List the versions of a catalog, the newest first; * marks the one in use."""
+    from slatewise.catalog.versions import versions
+
+    found = versions(catalog)
+    if json:
+        print_json({"versions": [_described(version) for version in found]})
+        return
+    table = Table("", "version", "written", "from", "log until")
+    for version in found:
+        row = _described(version)
+        cells = ("*" if version.is_current else "", version.name, row["written_at"], row["from"], row["log_until"])
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in cells))
+    stdout.print(table)
+
+
+@app.command(epilog="Example: slatewise catalog promote 3f2a9c0d1e4b5a67 --catalog demo")
+def promote(
+    version: Annotated[str, typer.Argument(help="A version that `slatewise catalog list` shows.", show_default=False)],
+    catalog: Directory,
+    json: Json = False,
+) -> None:
+    """Put a version in use, in one step; the one in use until now is kept."""
+    from slatewise.catalog.versions import promote as put_in_use
+
+    _tell_change(version, put_in_use(catalog, version), json)
+
+
+@app.command(epilog="Example: slatewise catalog rollback --catalog demo")
+def rollback(catalog: Directory, json: Json = False) -> None:
+    """Put the version in use that was in use before the present one."""
+    from slatewise.catalog.versions import rollback as go_back
+
+    _tell_change(*go_back(catalog), json)
+
+
+def _tell_change(version: str, before: str, json: bool) -> None:
+    if json:
+        print_json({"version": version, "before": before})
+    else:
+        tell(f"version {version} is in use instead of {before}; {RELOAD}")
+
+
+def _described(version: "Version") -> dict[str, object]:
+    log = version.about.get("log", {})
+    return {
+        "version": version.name,
+        "is_current": version.is_current,
+        "written_at": _time(version.written_at),
+        "from": str(version.about.get("data", {}).get("name", "given vectors")),
+        "log_until": _time(log["until"]) if "until" in log else None,
+        "start": version.about.get("start"),
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def show_catalog(catalog: "Catalog", find: str = "", n_shown: int = 10) -> None:
@@ -48,12 +117,34 @@ def show_catalog(catalog: "Catalog", find: str = "", n_shown: int = 10) -> None:
         f"{catalog.n_items:,} items in {catalog.n_categories} categories, {catalog.dim} dimensions, from {source}",
         markup=False,
     )
+    for sentence in variety_words(catalog):
+        stdout.print(sentence, markup=False)
     table = Table("id", "title", "categories", "liked by")
     for item in _most_liked(catalog, find, n_shown):
         row = _row(catalog, item)
         cells = (str(row["id"]), str(row["title"]), ", ".join(catalog.categories_of(item)), f"{row['liked_by']:.1%}")
         table.add_row(*map(Text, cells))
     stdout.print(table)
+
+
+def comparable_items(catalog: "Catalog") -> dict[str, int]:
+    """Return how many items have no categories, and how many of these have no vector either."""
+    has_none = ~catalog.categories.any(axis=1)
+    unknown = has_none & ~catalog.vectors.any(axis=1)
+    return {"items_without_categories": int(has_none.sum()), "items_not_comparable": int(unknown.sum())}
+
+
+def variety_words(catalog: "Catalog") -> list[str]:
+    """Say by what the variety of slates is measured, if not by categories alone."""
+    n_without, n_unknown = comparable_items(catalog).values()
+    words = []
+    if n_without == catalog.n_items:
+        words.append("no item has categories: how alike items are is measured by their vectors")
+    elif n_without:
+        words.append(f"{n_without:,} items have no categories: how alike they are is measured by their vectors")
+    if n_unknown:
+        words.append(f"{n_unknown:,} items have neither categories nor a vector: their variety is unknown")
+    return words
 
 
 def _most_liked(catalog: "Catalog", find: str, n_shown: int) -> list[int]:

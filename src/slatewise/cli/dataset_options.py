@@ -16,7 +16,7 @@ Interactions = Annotated[
     Path | None, typer.Option(help="Your own table: user_id, item_id, optionally rating, timestamp. CSV or Parquet.")
 ]
 Items = Annotated[
-    Path | None, typer.Option(help="Your own items: item_id, optionally title, categories (separated by |).")
+    Path | None, typer.Option(help="Your own items: item_id, optionally title, categories (separated by |), available.")
 ]
 Positive = Annotated[str | None, typer.Option(help="Which ratings count as liked: '> 3', '>= 0.5' or 'all'.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -30,6 +30,7 @@ class OwnTables:
     items: Path | None
     positive: str | None
     keep_unrated: bool = False
+    only_listed: bool = False
 
 
 def load_dataset(data: str | None, own: OwnTables) -> "Dataset":
@@ -37,15 +38,23 @@ def load_dataset(data: str | None, own: OwnTables) -> "Dataset":
     if (data is None) == (own.interactions is None):
         raise typer.BadParameter("use either --data NAME or --interactions FILE")
     if data is not None:
-        if own.items is not None or own.positive is not None:
-            raise typer.BadParameter("--items and --positive require --interactions; a named data set has its own")
+        if own.only_listed or own.items is not None or own.positive is not None:
+            raise typer.BadParameter(
+                "--items, --positive and --only-listed-items require --interactions; a named data set has its own"
+            )
         from slatewise.data.sources import load
 
         with transfer(data) as progress:
             return load(data, report=tell, progress=progress)
     from slatewise.data.dataset import Dataset
 
-    dataset = Dataset.from_files(str(own.interactions), own.items, positive=own.positive, keep_unrated=own.keep_unrated)
+    dataset = Dataset.from_files(
+        str(own.interactions),
+        own.items,
+        positive=own.positive,
+        keep_unrated=own.keep_unrated,
+        only_listed=own.only_listed,
+    )
     for note in dataset.notes:
         tell(f"note: {note}")
     return dataset

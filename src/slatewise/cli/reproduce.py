@@ -5,6 +5,7 @@ import shlex
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,14 +22,16 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: slatewise reproduce table2 --data ml-100k --splits 5 --out results/ml-100k"
 REGRET = "regret"
-ATTENTION = "attention"
+STUDIES = ("attention", "fans", "newcomers")
+"""Modules of the laboratory that run, summarize and report on their own."""
+LIVING = "living"
 REPORT_EXAMPLE = "Example: slatewise report table2 --data ml-100k --out results/ml-100k"
 
 Target = Annotated[
     str,
     typer.Argument(
         help="table1, table2, table3, figure-alpha, figure-size, all (of these); "
-        "readings, baselines, beyond, rounds, attention; or regret, which needs no data.",
+        "readings, baselines, beyond, rounds, attention, fans, newcomers, living; or regret, which needs no data.",
         show_default=False,
     ),
 ]
@@ -93,15 +96,28 @@ def reproduce(
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
     request = ReportRequest(target, out or Path("results") / dataset.name, splits, seed, force)
     _refuse_to_overwrite(request, (repr(dataset), dataset.digest))
-    if target == ATTENTION:
-        _attention(request, dataset, workers, json)
+    if target == LIVING:
+        _living(request, dataset, data, json)
         return
+    if target in STUDIES:
+        _run_study(request, dataset, workers, json)
+        return
+    if TARGETS[target]:
+        _require_categories(dataset)
     runs = {}
     for name in TARGETS[target]:
         experiment = find_experiment(name, splits, seed, policy or ())
         results = run_or_load(experiment, dataset, RunOptions(request.out / "records", workers))
         runs[name] = ExperimentRun(experiment, results)
     _write_results(request, dataset, runs, json)
+
+
+def _require_categories(dataset: "Dataset") -> None:
+    """Refuse data on which the paper's diversity is not known."""
+    if not dataset.categories.any():
+        raise typer.BadParameter(
+            f"{dataset.name} has no categories, by which the paper measures diversity; add --items"
+        )
 
 
 def _regret(request: ReportRequest, json: bool) -> None:
@@ -117,13 +133,29 @@ def _regret(request: ReportRequest, json: bool) -> None:
     _publish(request, _report(request, data, sections(frame)), as_json(frame) if json else None)
 
 
-def _attention(request: ReportRequest, dataset: "Dataset", workers: int | None, json: bool) -> None:
-    """Run the worlds in which people do not look at everything."""
-    from slatewise.lab.attention import as_json, run, sections
-
+def _run_study(request: ReportRequest, dataset: "Dataset", workers: int | None, json: bool) -> None:
+    """Run a study of the laboratory on random splits."""
+    study = import_module(f"slatewise.lab.{request.target}")
     splits = range(request.seed, request.seed + request.splits)
-    with steps(ATTENTION, len(splits)) as count_split:
-        results = run(dataset, splits, min(workers or os.cpu_count() or 1, len(splits)), count_split)
+    with steps(request.target, len(splits)) as count_split:
+        results = study.run(dataset, splits, min(workers or os.cpu_count() or 1, len(splits)), count_split)
+    report = _report(request, (repr(dataset), dataset.digest), study.sections(results, dataset))
+    _publish(request, report, study.as_json(results, dataset) if json else None)
+
+
+def _living(request: ReportRequest, dataset: "Dataset", data: str | None, json: bool) -> None:
+    """Let people come in the order of their timestamps, to services that learn and to one that does not."""
+    from slatewise.data.published import SOURCES
+    from slatewise.data.sources import fetch
+    from slatewise.lab.living import as_json, n_weeks, run, sections
+
+    if data is None or data not in SOURCES:
+        raise typer.BadParameter(f"{LIVING} needs a published data set with timestamps, such as --data ml-100k")
+    ratings = fetch(data, tell).tables.ratings
+    with steps(LIVING, n_weeks(dataset, ratings)) as count_week:
+        results = run(dataset, ratings, count_week)
+    request.out.mkdir(parents=True, exist_ok=True)
+    results.rows.write_parquet(request.out / "living.parquet")
     report = _report(request, (repr(dataset), dataset.digest), sections(results, dataset))
     _publish(request, report, as_json(results, dataset) if json else None)
 
@@ -169,7 +201,7 @@ def report(
     from slatewise.lab.reproduction import TARGETS, ExperimentRun, find_experiment
 
     _check(target, TARGETS, policy or [])
-    if target in (REGRET, ATTENTION):
+    if target in (REGRET, LIVING, *STUDIES):
         raise typer.BadParameter(f"{target} keeps no records; `slatewise reproduce {target}` runs it again")
     dataset = load_dataset(data, OwnTables(interactions, items, positive))
     runs = {}

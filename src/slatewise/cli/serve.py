@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from slatewise.cli.catalog import variety_words
 from slatewise.cli.console import stdout, warn_of_password
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def _serve(settings: "Settings") -> None:
         recommender = make_recommender(settings)
         address = address_of(settings, listener.getsockname()[1])
         stdout.print(f"serving {recommender.catalog.n_items:,} items at {address} (Ctrl-C stops)", markup=False)
+        for sentence in variety_words(recommender.catalog):
+            stdout.print(sentence, markup=False)
         if settings.workers == 1:
             run_server(settings, listener, recommender)
             return

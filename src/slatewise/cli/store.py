@@ -60,13 +60,18 @@ def rebuild(
     user: Annotated[str | None, typer.Option(help="Only this user.", show_default=False)] = None,
     everybody: Annotated[bool, typer.Option("--all", help="All users, also those without problems.")] = False,
 ) -> None:
-    """Rebuild beliefs from the log: of all users with a problem, or of the one named. Stop a SQLite service first."""
+    """Rebuild from the log the beliefs of all users with a problem and the rates of items, or the belief of one user.
+
+    Stop a SQLite service first.
+    """
     with opened(store, catalog, config, read_only=False) as recommender:
         users = [user] if user is not None else [one for one, wrong in recommender.verify() if wrong or everybody]
         if user is not None and user not in set(recommender.store.users()):
             raise ValueError(f"the store knows no user {user!r}")
         for one in users:
             recommender.rebuild(one)
+        if user is None:
+            recommender.rebuild_rates()
     tell(f"{len(users):,} beliefs rebuilt from the log")
 
 

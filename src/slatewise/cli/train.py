@@ -1,15 +1,18 @@
-"""`slatewise train`: from interactions to a catalog."""
+"""`slatewise train`: from interactions, and from the log of a service, to a catalog."""
 
+import sys
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slatewise.cli.catalog import show_catalog
-from slatewise.cli.console import print_json, stdout, steps, tell
-from slatewise.cli.dataset_options import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
+from slatewise.cli.catalog import comparable_items, show_catalog
+from slatewise.cli.console import print_json, stdout, steps, tell, warn_of_password
+from slatewise.cli.dataset_options import Data, Items, Json, OwnTables, Positive, load_dataset
 from slatewise.cli.importing import import_likes
+from slatewise.cli.store import Config
 
 if TYPE_CHECKING:
     from slatewise.catalog import Catalog
@@ -18,35 +21,137 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: slatewise train --interactions likes.csv --items items.csv --positive '>= 4' --out shop"
 
+ManyInteractions = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="Your own table: user_id, item_id, optionally rating, timestamp. CSV or Parquet; may be repeated.",
+        show_default=False,
+    ),
+]
+Store = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        envvar="SLATEWISE_TRAIN_STORE",
+        help="Learn from the log of a service as well, also while it runs: sqlite:///FILE or postgresql://…",
+        show_default=False,
+    ),
+]
+HalfLife = Annotated[
+    float | None,
+    typer.Option("--half-life", help="Days after which what people did counts half.", show_default=False),
+]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What to learn from: a data set, the user's own tables, or neither."""
+
+    data: str | None
+    interactions: tuple[Path, ...]
+    tables: OwnTables
+    half_life: float | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is anything but a store to learn from."""
+        return self.data is not None or bool(self.interactions)
+
 
 def train(
     out: Annotated[Path, typer.Option(help="Directory for the catalog.", show_default=False)],
     data: Data = None,
-    interactions: Interactions = None,
+    interactions: ManyInteractions = None,
     items: Items = None,
     positive: Positive = None,
     rated_items_only: Annotated[bool, typer.Option("--rated-items-only", help="Drop items that nobody liked.")] = False,
+    only_listed_items: Annotated[
+        bool, typer.Option("--only-listed-items", help="Leave out items that are not in the table of items.")
+    ] = False,
     dim: Annotated[int, typer.Option(min=1, max=1024, help="Dimensions of the item vectors.")] = 10,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the interactions.")] = 50,
     seed: Annotated[int, typer.Option(min=0, max=2**31, help="The same seed gives the same catalog, bit by bit.")] = 0,
     train_share: Annotated[float, typer.Option(help="Share of the users to train on, drawn by the seed.")] = 1.0,
-    store: Annotated[
-        str | None, typer.Option(help="Record what these users liked in a service's store as well.")
+    store: Store = None,
+    half_life: HalfLife = None,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Put the catalog in use only if it predicts the latest slates as well.")
+    ] = False,
+    config: Config = None,
+    record_in: Annotated[
+        str | None, typer.Option(help="Record what these users liked in the store of a service as well.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Learn item vectors from who liked what (BPR-MF) and write a catalog.
 
-    Use either --data, or --interactions and optionally --items.
+    Use --data, or --interactions and optionally --items. With --store, learn from the log of a service too, or only
+    from it, starting from the catalog in the directory.
     """
     if not 0 < train_share <= 1:
         raise typer.BadParameter(f"{train_share} is not between 0 and 1", param_hint="--train-share")
-    dataset = load_dataset(data, OwnTables(interactions, items, positive, not rated_items_only))
+    if half_life is not None and not half_life > 0:
+        raise typer.BadParameter(f"{half_life} is not a positive number of days", param_hint="--half-life")
+    if gate and store is None:
+        raise typer.BadParameter("--gate replays the latest slates of a service; give --store as well")
+    files = tuple(interactions or ())
+    tables = OwnTables(next(iter(files), None), items, positive, not rated_items_only, only_listed_items)
+    source = Source(data, files, tables, half_life)
+    settings = {"dim": dim, "epochs": epochs, "seed": seed}
+    if store is not None:
+        _train_from_store(out, source, settings, Loop(warn_of_password(store), half_life, gate, config), json)
+        return
+    dataset = load_source(source, seed)
     if train_share < 1:
         dataset, _ = dataset.split(1 - train_share, seed)
-    _train_and_show(dataset, out, {"dim": dim, "epochs": epochs, "seed": seed}, json)
-    if store is not None:
-        _record_likes(store, dataset)
+    _train_and_show(dataset, out, settings, json)
+    if record_in is not None:
+        _record_likes(record_in, dataset)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """How to learn from a store."""
+
+    store: str
+    half_life: float | None
+    gate: bool
+    config: Path | None
+
+
+def load_source(source: Source, seed: int) -> "Dataset":
+    """Load the data set or the tables; with a half-life, older rows are left out more often."""
+    if source.data is not None or (len(source.interactions) < 2 and source.half_life is None):
+        return load_dataset(source.data, source.tables)
+    from slatewise.data.aging import read_tables
+    from slatewise.data.dataset import Dataset
+    from slatewise.data.item_table import listed_only
+    from slatewise.data.tables import read_table, same_identifiers
+
+    frame, tables = read_tables(source.interactions, source.half_life, seed), source.tables
+    items = None if tables.items is None else read_table(tables.items)
+    if items is not None:
+        frame, items = same_identifiers(frame, items)
+    name = " and ".join(path.name for path in source.interactions)
+    if tables.only_listed:
+        frame = listed_only(frame, items, (name, str(tables.items)))
+    dataset = Dataset.from_frames(frame, items, positive=tables.positive, keep_unrated=tables.keep_unrated, name=name)
+    for note in dataset.notes:
+        tell(f"note: {note}")
+    return dataset
+
+
+def _train_from_store(out: Path, source: Source, settings: dict[str, Any], loop: Loop, json: bool) -> None:
+    from slatewise.cli.train_from_store import train_from_store
+
+    result = train_from_store(out, source, settings, loop)
+    if json:
+        print_json(result)
+    else:
+        for line in result["words"]:
+            stdout.print(line, markup=False, soft_wrap=True)
+    if not result["promoted"]:
+        sys.exit(1)
 
 
 def _record_likes(url: str, dataset: "Dataset") -> None:
@@ -64,7 +169,15 @@ def _train_and_show(dataset: "Dataset", out: Path, settings: dict[str, Any], jso
     catalog = train_catalog(dataset, BprSettings(**settings))
     sha256 = catalog.save(out)
     if json:
-        print_json({"directory": str(out), "sha256": sha256, "items": catalog.n_items, **catalog.about})
+        print_json(
+            {
+                "directory": str(out),
+                "sha256": sha256,
+                "items": catalog.n_items,
+                **comparable_items(catalog),
+                **catalog.about,
+            }
+        )
         return
     show_catalog(catalog)
     stdout.print(f"written to {out} (sha256 {sha256})", markup=False, soft_wrap=True)

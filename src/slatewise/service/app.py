@@ -1,6 +1,7 @@
 """The service as an ASGI application."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -15,6 +16,7 @@ from slatewise.service.logs import Log
 from slatewise.service.middleware import RequestMiddleware
 from slatewise.service.openapi import reference_routes
 from slatewise.service.page import page_routes
+from slatewise.service.retraining import ACCEPTED, Retraining
 from slatewise.service.routes import ROUTES
 from slatewise.service.settings import Settings
 from slatewise.service.state import ServiceState
@@ -22,6 +24,9 @@ from slatewise.store import StoreError
 
 FOLLOW_RELOADS_EVERY = 1.0
 FOLLOW_FITS_EVERY = 30.0
+LOOK_FOR_TRAINING_EVERY = 5.0
+LEARN_RATES_EVERY, PAUSE_FACTOR = 1.0, 10.0
+"""Seconds from one learning of rates to the next, or so many times as long as it takes."""
 
 
 def create_app(recommender: Recommender, settings: Settings, log: Log | None = None) -> Starlette:
@@ -41,8 +46,9 @@ def create_app(recommender: Recommender, settings: Settings, log: Log | None = N
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     """Run the background tasks while the service runs; at the end finish what was submitted and close the store."""
     state: ServiceState = app.state.service
-    tasks = [asyncio.create_task(_follow_reloads(state)), asyncio.create_task(_follow_fits(state))]
+    tasks = [asyncio.create_task(job(state)) for job in (_follow_reloads, _follow_fits, _learn_rates, _retrain)]
     state.sweeper.start()
+    state.item_follower.start()
     try:
         yield
     finally:
@@ -50,6 +56,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.to_thread(state.sweeper.stop)
+        await asyncio.to_thread(state.item_follower.stop)
         await asyncio.to_thread(state.close)
         await asyncio.to_thread(state.recommender.close)
         state.log.event("stopped")
@@ -63,6 +70,33 @@ async def _follow_fits(state: ServiceState) -> None:
         with suppress(StoreError):
             if await state.run(state.recommender.follow_fit):
                 state.log.event("attention fitted")
+
+
+async def _retrain(state: ServiceState) -> None:
+    """Train on schedule, and serve what the gate accepted."""
+    retraining = Retraining(state.settings)
+    every = state.settings.retrain_every or 0.0
+    while every:
+        await asyncio.sleep(min(every / 4.0, LOOK_FOR_TRAINING_EVERY))
+        try:
+            record = await retraining.run_if_due()
+            if record is not None:
+                state.log.event("catalog trained", outcome=record.outcome, version=record.version, why=record.words)
+            if record is not None and record.outcome == ACCEPTED:
+                await state.reload_catalog()
+        except (CatalogError, RequestError, OSError) as error:
+            state.log.event("catalog refused", why=str(error))
+
+
+async def _learn_rates(state: ServiceState) -> None:
+    """Learn from everyone which items are liked; where that takes long, it is done less often."""
+    pause = LEARN_RATES_EVERY
+    while True:
+        await asyncio.sleep(pause)
+        started = time.monotonic()
+        with suppress(StoreError):
+            await state.run(state.recommender.learn_rates)
+        pause = max(LEARN_RATES_EVERY, PAUSE_FACTOR * (time.monotonic() - started))
 
 
 async def _follow_reloads(state: ServiceState) -> None:

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
 
-from slatewise.recommender.types import ConflictError, RequestError, UnknownSlateError
+from slatewise.recommender.types import ConflictError, RequestError, RuleError, UnknownItemError, UnknownSlateError
 from slatewise.service.logs import record_of
 from slatewise.service.schemas import FIELDS
 from slatewise.store.protocol import (
@@ -40,6 +40,7 @@ UNAUTHENTICATED = Kind(401, "unauthenticated", "A valid API key is required")
 FORBIDDEN = Kind(403, "forbidden", "The key lacks the required scope")
 NOT_FOUND = Kind(404, "not-found", "Not found")
 UNKNOWN_SLATE = Kind(404, "unknown-slate", "There is no such slate")
+UNKNOWN_ITEM = Kind(404, "unknown-item", "There is no such item")
 NOT_ALLOWED = Kind(405, "method-not-allowed", "The method is not allowed here")
 TIMEOUT = Kind(408, "timeout", "The request took too long to arrive")
 CONFLICT = Kind(409, "conflict", "The event was already sent with different content")
@@ -120,8 +121,12 @@ TRANSLATIONS: dict[type, Callable[[Any], ProblemError]] = {
     ProblemError: lambda error: error,
     HTTPException: _of_http,
     UnknownSlateError: lambda error: ProblemError(UNKNOWN_SLATE, str(error)),
+    UnknownItemError: lambda error: ProblemError(UNKNOWN_ITEM, str(error)),
     ConflictError: lambda error: ProblemError(CONFLICT, str(error)),
     RequestError: lambda error: ProblemError(INVALID, str(error)),
+    RuleError: lambda error: ProblemError(
+        INVALID, str(error), errors=[{"where": f"/{error.where}", "problem": error.reason}]
+    ),
     StoreFullError: lambda _: ProblemError(
         FULL, "Nothing was recorded; reads still work, and writes resume once there is space.", RETRY
     ),

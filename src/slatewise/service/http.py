@@ -47,7 +47,7 @@ class Endpoint:
         request = Request(scope, receive)
         state: ServiceState = scope["app"].state.service
         state.auth.authorize(scope, self.scopes)
-        if self.method == "POST":
+        if self.method == "POST" or self.body is not None:
             require_json(scope)
         arguments: list[Any] = []
         if self.body is not None:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slatewise.files import write_whole
 
-SCOPES = ("serve", "read", "admin")
+SCOPES = ("serve", "read", "items", "admin")
 PREFIX = "swk_"
 ID_LENGTH = 8
 KEY = re.compile(r"swk_[A-Za-z0-9_-]{51}")

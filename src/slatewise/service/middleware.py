@@ -31,8 +31,8 @@ CLOSE = (b"connection", b"close")
 MAX_HOSTS = 1000
 WHOLE = Arrival(is_whole=True)
 METHODS = {"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"}
-ENCODED_PATHS = b"/v1/users/"
-"""Below this, paths stay percent-encoded until the handler decodes its part: user ids may contain slashes."""
+ENCODED_PATHS = (b"/v1/users/", b"/v1/items/")
+"""Below these, paths stay percent-encoded until the handler decodes its part: ids may contain slashes."""
 
 PROCESS = secrets.token_hex(4)
 NUMBERS = count(1)

@@ -26,13 +26,11 @@ PROBLEMS = {
     "4XX": "The request was rejected and changed nothing.",
     "5XX": "The service could not do it now; nothing was recorded.",
 }
-USER = {
-    "name": "user",
-    "in": "path",
-    "required": True,
-    "description": "The user's id, percent-encoded: a slash in it is written as %2F.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH},
+IN_PATH = {
+    "user": "The user's id, percent-encoded: a slash in it is written as %2F.",
+    "item": "The item's id, percent-encoded; it is read as the type that the catalog's ids have.",
 }
+"""What the ids in paths are."""
 
 Json = dict[str, Any]
 
@@ -95,7 +93,12 @@ def _operation(endpoint: Endpoint, schemas: Schemas) -> Json:
 
 
 def _parameters(endpoint: Endpoint, schemas: Schemas) -> list[Json]:
-    parameters = [USER] if "{user}" in endpoint.path else []
+    schema = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH}
+    parameters: list[Json] = [
+        {"name": name, "in": "path", "required": True, "description": words, "schema": schema}
+        for name, words in IN_PATH.items()
+        if f"{{{name}}}" in endpoint.path
+    ]
     if endpoint.query is None:
         return parameters
     name = schemas.sent(endpoint.query)["$ref"].removeprefix(SCHEMAS)

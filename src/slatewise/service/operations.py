@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
@@ -14,6 +16,8 @@ from slatewise.service.schemas import Health, LiveView
 from slatewise.service.state import ServiceState
 from slatewise.store.protocol import StoreError
 
+Figures = TypeVar("Figures")
+
 
 async def show_experiments(state: ServiceState, _: Request) -> Response:
     """Compare the policies: click rate and diversity with 95 % intervals, at most five seconds old."""
@@ -23,7 +27,7 @@ async def show_experiments(state: ServiceState, _: Request) -> Response:
 async def show_live(state: ServiceState, _: Request) -> Response:
     """Show the service right now: rates, response times, policies, store."""
     store, policies, latency = await asyncio.gather(
-        state.store_health(), state.experiments(), state.run(state.metrics.latencies.views)
+        state.store_health(), state.experiments(), state.run_for_operators(state.metrics.latencies.views)
     )
     view = LiveView(
         slates_per_second=state.metrics.slate_rate.per_second(),
@@ -39,15 +43,22 @@ async def show_live(state: ServiceState, _: Request) -> Response:
 
 async def show_metrics(state: ServiceState, _: Request) -> Response:
     """Return counters, histograms and the store's figures for Prometheus."""
-    try:
-        store, policies = await asyncio.gather(state.store_health(), state.experiments())
-    except (StoreError, TimeoutError):
-        store, policies = {}, []
+    store, policies = await asyncio.gather(
+        _unless_down(state.store_health(), {}), _unless_down(state.experiments(), [])
+    )
     catalog = state.recommender.catalog
     sizes = {"items": catalog.n_items, "categories": catalog.n_categories, "dimensions": catalog.dim}
     gauges = Gauges(store, policies, sizes, state.recommender.rebuilt, state.sweeper.figures())
-    text = await state.run(state.metrics.text, gauges)
+    text = await state.run_for_operators(state.metrics.text, gauges)
     return Response(text, headers=NO_STORE, media_type=CONTENT_TYPE_LATEST)
+
+
+async def _unless_down(figures: Awaitable[Figures], otherwise: Figures) -> Figures:
+    """Return figures of the store, or something else if it does not respond."""
+    try:
+        return await figures
+    except (StoreError, TimeoutError):
+        return otherwise
 
 
 async def is_live(_state: ServiceState, _: Request) -> Response:

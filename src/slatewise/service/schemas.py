@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from slatewise.recommender.types import EventReceipt, PolicyResult, Receipt
+from slatewise.recommender.slate_rules import MAX_RULES, NO_RULES, SlateRules
+from slatewise.recommender.types import MAX_CONDITION, EventReceipt, PolicyResult, Receipt
 
 MAX_ID_LENGTH = 256
 MAX_EVENTS = 100
@@ -24,7 +25,12 @@ ItemIds = Annotated[tuple[ItemId, ...], Field(max_length=MAX_ITEMS, strict=False
 Categories = Annotated[tuple[Id, ...], Field(max_length=100, strict=False)]
 SlateItems = Annotated[tuple[ItemId, ...], Field(max_length=500, strict=False)]
 Grade = Annotated[tuple[ItemId, Share], Field(strict=False)]
+Condition = Annotated[str, Field(min_length=1, max_length=MAX_CONDITION)]
 Time = Annotated[float, Field(ge=0, le=LARGEST_NUMBER, allow_inf_nan=False)]
+Text = Annotated[str, Field(max_length=1_000, pattern=r"^[^\x00]*$")]
+Moment = Annotated[float, Field(ge=-1e11, le=1e11, allow_inf_nan=False)] | Annotated[str, Field(max_length=40)]
+AttributeName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+Attribute = bool | Number | Text | Annotated[list[Text], Field(max_length=100)]
 
 
 class StrictModel(BaseModel):
@@ -36,7 +42,52 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class SlateBody(StrictModel):
+class BoostRule(StrictModel):
+    """Items that meet a condition count as if their probability were higher (or lower) by a factor."""
+
+    where: Condition
+    factor: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
+
+
+class PinRule(StrictModel):
+    """An item at a place of the slate, counted from 1."""
+
+    item: ItemId
+    place: Length
+
+
+class AtMostRule(StrictModel):
+    """At most n items with the same value of an attribute; `per` is its name, or `category`."""
+
+    n: Length
+    per: Id
+
+
+class AtLeastRule(StrictModel):
+    """At least n items that meet a condition."""
+
+    n: Length
+    where: Condition
+
+
+class RulesBody(StrictModel):
+    """What a slate must be like; conditions are in SQL's language, about the attributes of items."""
+
+    filter: Condition | None = None
+    boost: Annotated[tuple[BoostRule, ...], Field(max_length=MAX_RULES, strict=False)] = ()
+    pin: Annotated[tuple[PinRule, ...], Field(max_length=MAX_RULES, strict=False)] = ()
+    at_most: Annotated[tuple[AtMostRule, ...], Field(max_length=MAX_RULES, strict=False)] = ()
+    at_least: Annotated[tuple[AtLeastRule, ...], Field(max_length=MAX_RULES, strict=False)] = ()
+    min_probability: Share | None = None
+    exclude_owned: bool = False
+
+    def rules(self) -> SlateRules:
+        """Return the rules that are set."""
+        given = self.model_fields_set & RULES
+        return SlateRules.of(self.model_dump(include=given)) if given else NO_RULES
+
+
+class SlateBody(RulesBody):
     """Whom a slate is for, and what may be on it."""
 
     user: Id
@@ -48,6 +99,7 @@ class SlateBody(StrictModel):
     policy: Id | None = None
     replaces: Id | None = None
     request_id: Id | None = None
+    scenario: Id | None = None
     preview: bool = False
 
 
@@ -119,18 +171,63 @@ class RerankBody(StrictModel):
     method: Literal["overlap", "dpp", "mmr"] | None = None
 
 
+class TimeValue(StrictModel):
+    """A time as an attribute: seconds since 1970, or text such as 2026-01-31T12:00:00Z."""
+
+    time: Moment
+
+
+class ItemBody(StrictModel):
+    """What a shop says about an item; without a title or categories, those of the training count.
+
+    Attributes are text, numbers, booleans, lists of text or times, by name. The item is not offered before
+    `published_at`.
+    """
+
+    title: Annotated[Text, Field(max_length=1_000)] | None = None
+    categories: Categories | None = None
+    attributes: Annotated[dict[AttributeName, Attribute | TimeValue], Field(max_length=100)] = {}
+    vector: Annotated[tuple[Number, ...], Field(min_length=1, max_length=4_096, strict=False)] | None = None
+    available: bool = True
+    published_at: Moment | None = None
+
+
+class ItemPatch(ItemBody):
+    """What changes about an item; what is left out stays, and an attribute that is null is removed."""
+
+    attributes: Annotated[dict[AttributeName, Attribute | TimeValue | None], Field(max_length=100)] = {}  # type: ignore[assignment]
+
+
+class IdentifiedItem(ItemBody):
+    """What a shop says about the item with this id."""
+
+    id: ItemId
+
+
+class ItemBatch(StrictModel):
+    """Several items, each once; they are written together or not at all."""
+
+    items: Annotated[list[IdentifiedItem], Field(min_length=1, max_length=1_000)]
+
+
 class ItemsQuery(BaseModel):
-    """Which items to list: by text in id or title, by category, page by page."""
+    """Which items to list: by text in id or title, by category, by availability, page by page."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     query: Annotated[str, Field(max_length=MAX_ID_LENGTH)] = ""
     category: Annotated[str, Field(max_length=MAX_ID_LENGTH)] | None = None
+    available: bool | None = None
     offset: Annotated[int, Field(ge=0, le=2**53)] = 0
     limit: Annotated[int, Field(ge=1, le=200)] = 50
 
 
+RULES = set(RulesBody.model_fields)
 MODELS = (
+    BoostRule,
+    PinRule,
+    AtMostRule,
+    AtLeastRule,
     SlateBody,
     FeedbackEvent,
     FeedbackBatch,
@@ -138,6 +235,10 @@ MODELS = (
     EventBatch,
     MergeBody,
     RerankBody,
+    TimeValue,
+    ItemPatch,
+    IdentifiedItem,
+    ItemBatch,
     ItemsQuery,
     ExportQuery,
 )
@@ -211,6 +312,15 @@ class ItemView:
     id: int | str
     title: str
     categories: tuple[str, ...]
+    available: bool
+
+
+@dataclass(frozen=True)
+class ItemBatchResult:
+    """How many items were written, and the version of the item table since."""
+
+    items: int
+    version: int
 
 
 @dataclass(frozen=True)
@@ -240,6 +350,27 @@ class CatalogView:
     name: str
     dim: int
     sha256: str | None
+
+
+class PromoteBody(StrictModel):
+    """The version of the catalog to put in use."""
+
+    version: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+
+
+@dataclass(frozen=True)
+class VersionView:
+    """A version of the catalog: when it was written, whether it is in use, and what it was trained on.
+
+    `log_until` is the time up to which it has learned from the log, `start` the version that it started from then.
+    """
+
+    version: str
+    is_current: bool
+    written_at: float
+    trained_on: str
+    log_until: float | None
+    start: str | None
 
 
 @dataclass(frozen=True)

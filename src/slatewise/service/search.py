@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.catalog import Catalog
+from slatewise.recommender.items import ItemSnapshot
 from slatewise.service.schemas import ItemList, ItemsQuery, ItemView
 
 Booleans = NDArray[np.bool_]
@@ -14,10 +14,18 @@ Integers = NDArray[np.int64]
 
 
 class ItemSearch:
-    """Searches the items of one catalog; its index is built when it is first needed."""
+    """Searches the items of one version; its index is built when it is first needed."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
+    def __init__(self, items: ItemSnapshot) -> None:
+        self.items = items
+        self.catalog = items.catalog
+
+    def with_items(self, items: ItemSnapshot) -> "ItemSearch":
+        """Return the search over other items; the index stays if their texts do."""
+        search = ItemSearch(items)
+        if items.catalog is self.catalog:
+            vars(search).update({name: value for name, value in vars(self).items() if name in ("_order", "_text")})
+        return search
 
     @cached_property
     def _order(self) -> Integers:
@@ -39,6 +47,8 @@ class ItemSearch:
             matches = self._containing(_folded(query.query))
         if query.category is not None:
             matches = matches & self._in_category(query.category)
+        if query.available is not None:
+            matches = matches & (self.items.available == query.available)
         items = self._order[matches[self._order]]
         page = items[query.offset : query.offset + query.limit]
         return ItemList(len(items), [self._view(item) for item in page.tolist()])
@@ -58,7 +68,8 @@ class ItemSearch:
     def _view(self, item: int) -> ItemView:
         identifier = self.catalog.item_ids[item]
         shown = identifier if isinstance(identifier, int) else str(identifier)
-        return ItemView(shown, self.catalog.titles[item], self.catalog.categories_of(item))
+        is_available = bool(self.items.available[item])
+        return ItemView(shown, self.catalog.titles[item], self.catalog.categories_of(item), is_available)
 
 
 def _folded(text: str) -> str:

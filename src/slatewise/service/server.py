@@ -9,13 +9,12 @@ import multiprocessing
 import os
 import resource
 import secrets
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
+from contextlib import closing
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
@@ -35,6 +34,7 @@ from slatewise.service.keys import KeyRing
 from slatewise.service.logs import JsonHandler, Log, LogStream
 from slatewise.service.metrics import SHARED_DIRECTORY
 from slatewise.service.settings import BadSettingsError, Settings, is_loopback
+from slatewise.service.shared_directory import shared_directory, use
 from slatewise.service.state import ServiceState
 from slatewise.store import Store
 
@@ -56,6 +56,8 @@ def check(settings: Settings) -> None:
             "to one process; use --workers 1 (one process handles hundreds of requests per second) or --store "
             "postgresql://…"
         )
+    if settings.retrain is not None and settings.store_kind == "memory":
+        raise BadSettingsError("a memory:// store has no log to train from; remove the setting retrain")
     if "keys" in settings.model_fields_set and not settings.keys.is_file():
         raise BadSettingsError(f"the key file {settings.keys} does not exist; `slatewise keys add` creates it")
     ring = KeyRing(settings.keys) if settings.keys.exists() else None
@@ -102,6 +104,7 @@ def make_recommender(settings: Settings, store: Store | None = None) -> Recommen
         half_life=settings.half_life or math.inf,
         repeat_after=math.inf if settings.repeat_after is None else settings.repeat_after,
         events=settings.events,
+        scenarios={name: scenario.rules() for name, scenario in settings.scenarios.items()},
     )
 
 
@@ -177,12 +180,11 @@ def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:
 def run_workers(settings: Settings) -> None:
     """Serve from several processes behind one port, which share the store, counters, and reloads of the catalog."""
     allow_files(settings.connections)
-    shared = tempfile.mkdtemp(prefix="slatewise-")
-    os.environ[SHARED_DIRECTORY] = shared
-    os.environ[WORKER_SETTINGS] = dump_settings(settings)
     log = Log()
     logging.basicConfig(handlers=[JsonHandler(log, logging.INFO)], level=logging.INFO, force=True)
-    try:
+    with closing(log), shared_directory() as shared:
+        os.environ[SHARED_DIRECTORY] = str(shared)
+        os.environ[WORKER_SETTINGS] = dump_settings(settings)
         uvicorn.run(
             "slatewise.service.server:worker_app",
             factory=True,
@@ -191,9 +193,6 @@ def run_workers(settings: Settings) -> None:
             workers=settings.workers,
             **_uvicorn_options(settings),
         )
-    finally:
-        shutil.rmtree(shared, ignore_errors=True)
-        log.close()
 
 
 def dump_settings(settings: Settings) -> str:
@@ -220,5 +219,6 @@ def _follow(supervisor: BaseProcess, timeout: float) -> None:
 def worker_app() -> Starlette:
     """Create the application of one worker from the settings passed down to it."""
     settings = Settings(**json.loads(os.environ.pop(WORKER_SETTINGS)))
+    use(Path(os.environ[SHARED_DIRECTORY]))
     exit_with_supervisor(settings.shutdown_timeout + LAST_SECONDS)
     return make_app(settings, make_recommender(settings))

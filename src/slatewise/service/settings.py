@@ -1,6 +1,9 @@
 """What the service can be told: by flag, by environment (SLATEWISE_…), or in a TOML file, in this order."""
 
 import ipaddress
+import math
+import os
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +20,16 @@ from pydantic_settings import (
 )
 
 from slatewise.evidence import SERVICE_DEFAULT, Attention
-from slatewise.recommender.rules import FOLLOW_FIT
+from slatewise.recommender.event_kinds import event_kinds
+from slatewise.recommender.rules import ATTENTION_FIT, FOLLOW_FIT, LearningRules, fitted_attention
 from slatewise.recommender.types import PolicyShare
+from slatewise.service.schemas import RulesBody
+from slatewise.store import Store
 
+PREFIX = "SLATEWISE_"
 CONFIG_FILE = Path("slatewise.toml")
+UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+DURATION = re.compile(r"[1-9][0-9]{0,6}[smhd]")
 KEYS_FILE = Path("keys.json")
 REMOVED = {
     "chooser": "slates are now chosen in threads of the server's own process",
@@ -44,10 +53,13 @@ class PolicySetting(BaseModel):
     options: dict[str, Any] = {}
 
 
+EXPLORING_POLICY = "dc2b-calibrated"
+
+
 class Settings(BaseSettings):
     """Everything that can be set; secrets are never printed."""
 
-    model_config = SettingsConfigDict(env_prefix="SLATEWISE_", extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
 
     catalog: Path = Field(description="Directory of the catalog (`slatewise train` creates one).")
     store: SecretStr = Field(default=SecretStr("sqlite:///slates.db"), description="Where slates and clicks are kept.")
@@ -65,12 +77,27 @@ class Settings(BaseSettings):
     skip_weight: float | None = Field(
         default=None, ge=0, le=1, description="What an item that was seen and not clicked weighs against a click."
     )
+    explore: float = Field(
+        default=0.5, ge=0, le=10, description="How much new items are tried: 0 not at all, 1 as Thompson sampling does."
+    )
     half_life: float | None = Field(default=None, gt=0, description="Days after which evidence counts half.")
     repeat_after: float | None = Field(
         default=None, ge=0, description="Seconds after which a shown item may be offered again."
     )
     events: dict[str, dict[str, float]] = Field(
         default={}, description="Tables of value, weight and repeat_after by kind of event."
+    )
+    scenarios: dict[str, RulesBody] = Field(
+        default={}, description="Tables of rules by name; a request for a slate names one as `scenario`."
+    )
+    retrain: str | None = Field(
+        default=None, description="How often the catalog is trained from the log, such as 24h; s, m, h and d."
+    )
+    retrain_interactions: tuple[Path, ...] = Field(
+        default=(), description="Tables of interactions to train on as well; without them, the first catalog counts."
+    )
+    retrain_half_life: float | None = Field(
+        default=None, gt=0, description="Days after which what people did counts half in training."
     )
     host: str = Field(default="127.0.0.1", description="Address to listen on; beyond loopback, keys are required.")
     port: int = Field(default=8000, ge=0, le=65_535, description="Port to listen on; 0 picks a free one.")
@@ -110,6 +137,18 @@ class Settings(BaseSettings):
             name: {"share": entry} if isinstance(entry, str | float | int) else entry for name, entry in value.items()
         }
 
+    @field_validator("retrain")
+    @classmethod
+    def _is_duration(cls, value: str | None) -> str | None:
+        if value is not None and not DURATION.fullmatch(value):
+            raise ValueError("give a number with s, m, h or d, such as 24h")
+        return value
+
+    @property
+    def retrain_every(self) -> float | None:
+        """Seconds from one training to the next; None if there is none."""
+        return None if self.retrain is None else float(self.retrain[:-1]) * UNITS[self.retrain[-1]]
+
     @field_validator("allowed_hosts", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
@@ -143,11 +182,22 @@ class Settings(BaseSettings):
         rule = SERVICE_DEFAULT if self.attention == SERVICE_DEFAULT.rule else Attention(self.attention)
         return rule if self.skip_weight is None else replace(rule, skip_weight=self.skip_weight)
 
+    def learning_rules(self, store: Store) -> LearningRules:
+        """Return how logs are learned from; a fit of attention that is followed is read from the store."""
+        rule = self.attention_rule()
+        if not isinstance(rule, Attention):
+            rule = fitted_attention(store.read(lambda transaction: transaction.fit(ATTENTION_FIT)))
+        repeat_after = math.inf if self.repeat_after is None else self.repeat_after
+        return LearningRules(rule, self.half_life or math.inf, repeat_after, event_kinds(self.events))
+
     def policy_shares(self) -> dict[str, PolicyShare]:
-        """Return the policies as the recommender takes them."""
-        return {
-            name: PolicyShare(self.policy_of(name), entry.share, entry.options) for name, entry in self.policies.items()
-        }
+        """Return the policies as the recommender takes them; those that can explore do, unless their options say."""
+        shares = {}
+        for name, entry in self.policies.items():
+            policy = self.policy_of(name)
+            explores = {"explore": self.explore} if policy == EXPLORING_POLICY else {}
+            shares[name] = PolicyShare(policy, entry.share, {**explores, **entry.options})
+        return shares
 
 
 def is_loopback(host: str) -> bool:
@@ -162,6 +212,7 @@ def load_settings(flags: dict[str, Any], config: Path | None = None) -> Settings
     """Join flags, environment and file; a file that is named must exist, `slatewise.toml` is read if it exists."""
     if config is not None and not config.is_file():
         raise BadSettingsError(f"the settings file {config} does not exist; check --config")
+    _refuse_removed_variables()
     file = config or CONFIG_FILE
 
     class SettingsWithFile(Settings):
@@ -185,6 +236,16 @@ def load_settings(flags: dict[str, Any], config: Path | None = None) -> Settings
         raise BadSettingsError(f"{file} is not a TOML file: {error}") from None
     except SettingsError as error:
         raise BadSettingsError(f"{error}; see the table of settings in docs/serving.md") from None
+
+
+def _refuse_removed_variables() -> None:
+    """Refuse settings of earlier versions in the environment, where an unknown one would go unnoticed."""
+    for variable in os.environ:
+        prefix, name = variable[: len(PREFIX)].upper(), variable[len(PREFIX) :].lower()
+        if prefix == PREFIX and name in REMOVED:
+            raise BadSettingsError(
+                f"the environment sets {variable}, which is no longer needed: {REMOVED[name]}; remove this variable"
+            )
 
 
 def _message(error: ValidationError, file: Path) -> str:

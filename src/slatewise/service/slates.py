@@ -12,12 +12,16 @@ from starlette.types import Scope
 from slatewise.recommender import Recommender
 from slatewise.recommender.feedback import FeedbackEvent as ReceivedFeedback
 from slatewise.recommender.recommend import Draft, SlateRequest
+from slatewise.recommender.slate_rules import NO_RULES
 from slatewise.recommender.types import Receipt, Slate
 from slatewise.service.errors import INTERNAL, problem_of
 from slatewise.service.http import JsonResponse
 from slatewise.service.logs import record_of
-from slatewise.service.schemas import FeedbackBatch, FeedbackEvent, SlateBody
+from slatewise.service.schemas import RULES, FeedbackBatch, FeedbackEvent, SlateBody
 from slatewise.service.state import ServiceState
+
+NO_REQUEST = {"preview", *RULES}
+"""The fields of a body that a request for a slate does not have under these names."""
 
 
 async def create_slate(state: ServiceState, request: Request, body: SlateBody) -> Response:
@@ -28,7 +32,9 @@ async def create_slate(state: ServiceState, request: Request, body: SlateBody) -
     status 200, and no slate_id.
     """
     record_of(request.scope).user = body.user
-    wanted = SlateRequest(**{name: value for name, value in body if name != "preview"})
+    asked = {name: value for name, value in body if name not in NO_REQUEST}
+    rules = NO_RULES if RULES.isdisjoint(body.model_fields_set) else body.rules()
+    wanted = state.recommender.request(**asked, rules=rules)
     if body.preview:
         preview = await state.run(state.recommender.preview_of, wanted)
         state.metrics.count_preview(preview)

@@ -9,9 +9,11 @@ from typing import TypeVar, TypeVarTuple
 
 from slatewise.catalog import Catalog
 from slatewise.catalog.model_files import read_manifest
+from slatewise.catalog.versions import promote, rollback
 from slatewise.recommender import Recommender
 from slatewise.recommender.types import PolicyResult
 from slatewise.service.auth import Authorizer, RateLimiter
+from slatewise.service.item_follower import ItemFollower
 from slatewise.service.keys import KeyRing
 from slatewise.service.logs import Log
 from slatewise.service.metrics import Metrics
@@ -24,6 +26,7 @@ Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 WORKER_THREADS = 8
+OPERATOR_THREADS = 2
 HEALTH_TIMEOUT = 5.0
 EXPERIMENTS_MAX_AGE = 5.0
 
@@ -31,8 +34,8 @@ EXPERIMENTS_MAX_AGE = 5.0
 class ServiceState:
     """Created once per process; keys are required if the key file exists.
 
-    Whatever may compute or wait runs in worker threads by `run`, so that the event loop is always free; health checks
-    have a thread of their own, because they must work when all workers are busy.
+    Whatever may compute or wait runs in worker threads by `run`, so that the event loop is always free. What operators
+    look at must respond when all workers are busy, so it has threads of its own, and health checks have another one.
     """
 
     def __init__(self, recommender: Recommender, settings: Settings, log: Log | None = None) -> None:
@@ -40,14 +43,16 @@ class ServiceState:
         self.recommender, self.settings, self.log = recommender, settings, log or Log(salt)
         self.auth, self.metrics = _authorizer(settings), Metrics()
         self.log.writer.on_drop = self.metrics.log_lines_dropped.inc
-        self.sweeper = Sweeper(recommender.expired_slates(), self.metrics, self.log)
+        self.sweeper = Sweeper(recommender, self.metrics, self.log)
+        self.item_follower = ItemFollower(recommender, self.log)
         self.started = time.monotonic()
         self.catalog_sha256: str | None = None
         self.reload_marker: Path | None = None
         self.workers = ThreadPoolExecutor(WORKER_THREADS, "slatewise-worker")
+        self._operators = ThreadPoolExecutor(OPERATOR_THREADS, "slatewise-operator")
         self._health_checker = ThreadPoolExecutor(1, "slatewise-health")
         self._health_check: asyncio.Future[dict[str, float | str]] | None = None
-        self._search = ItemSearch(recommender.catalog)
+        self._search = ItemSearch(recommender.snapshot)
         self._reload_lock, self._experiments_lock = asyncio.Lock(), asyncio.Lock()
         self._experiments: tuple[float, list[PolicyResult]] = (float("-inf"), [])
         self._reload_seen = 0
@@ -55,6 +60,10 @@ class ServiceState:
     async def run(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Call a function in a worker thread and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self.workers, function, *arguments)
+
+    async def run_for_operators(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+        """Call a function in a thread that serves operators only and return its result."""
+        return await asyncio.get_running_loop().run_in_executor(self._operators, function, *arguments)
 
     async def store_health(self) -> dict[str, float | str]:
         """Return the store's figures; raise StoreError or TimeoutError if it does not respond.
@@ -71,15 +80,15 @@ class ServiceState:
         """Return how the policies compare, at most five seconds old."""
         async with self._experiments_lock:
             if time.monotonic() - self._experiments[0] > EXPERIMENTS_MAX_AGE:
-                results = await self.run(self.recommender.experiments)
+                results = await self.run_for_operators(self.recommender.experiments)
                 self._experiments = (time.monotonic(), results)
             return self._experiments[1]
 
     def search(self) -> ItemSearch:
-        """Return the search over the catalog being served now."""
-        catalog = self.recommender.catalog
-        if self._search.catalog is not catalog:
-            self._search = ItemSearch(catalog)
+        """Return the search over the items being served now."""
+        items = self.recommender.snapshot
+        if self._search.items is not items:
+            self._search = self._search.with_items(items)
         return self._search
 
     def catalog_view(self) -> CatalogView:
@@ -95,9 +104,16 @@ class ServiceState:
         """
         async with self._reload_lock:
             await self.run(self._load_catalog)
-        if self.reload_marker is not None:
-            self.reload_marker.touch()
-            self._reload_seen = _modified(self.reload_marker)
+        self._tell_workers()
+
+    async def change_version(self, version: str | None) -> None:
+        """Put a version of the catalog in use and serve from it; without one, go back to the version before.
+
+        Errors are those of `reload_catalog`; nothing has changed then.
+        """
+        async with self._reload_lock:
+            await self.run(self._change_version, version)
+        self._tell_workers()
 
     async def follow_reload(self) -> None:
         """Reload the catalog if another worker has done so since the last check."""
@@ -106,6 +122,20 @@ class ServiceState:
             self._reload_seen = latest
             async with self._reload_lock:
                 await self.run(self._load_catalog)
+
+    def _tell_workers(self) -> None:
+        if self.reload_marker is not None:
+            self.reload_marker.touch()
+            self._reload_seen = _modified(self.reload_marker)
+
+    def _change_version(self, version: str | None) -> None:
+        directory = self.settings.catalog
+        before = rollback(directory)[1] if version is None else promote(directory, version)
+        try:
+            self._load_catalog()
+        except BaseException:
+            promote(directory, before)
+            raise
 
     def _load_catalog(self) -> None:
         directory = self.settings.catalog
@@ -118,6 +148,7 @@ class ServiceState:
     def close(self) -> None:
         """Let the threads finish what they are doing; what is still queued is dropped."""
         self.workers.shutdown(cancel_futures=True)
+        self._operators.shutdown(cancel_futures=True)
         self._health_checker.shutdown(cancel_futures=True)
 
 

@@ -4,7 +4,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from slatewise.recommender.expiry import ExpiredSlates, Portion
+from slatewise.recommender import Recommender
+from slatewise.recommender.expiry import Portion
 from slatewise.service.logs import Log
 from slatewise.service.metrics import Metrics
 
@@ -17,12 +18,16 @@ START_OVER = 60.0
 
 
 class Sweeper:
-    """A thread of its own, so that it takes none from requests; at most one portion of writes is queued at any time."""
+    """A thread of its own, so that it takes none from requests; at most one portion of writes is queued at any time.
+
+    Of several processes that share a store, one sweeps at a time; the others look again after a while.
+    """
 
     def __init__(
-        self, expired: ExpiredSlates, metrics: Metrics, log: Log, clock: Callable[[], float] = time.monotonic
+        self, recommender: Recommender, metrics: Metrics, log: Log, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._expired, self._metrics, self._log, self._clock = expired, metrics, log, clock
+        self._store, self._expired = recommender.store, recommender.expired_slates()
+        self._metrics, self._log, self._clock = metrics, log, clock
         self._next_start = clock() + START_OVER
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="slatewise-sweeper", daemon=True)
@@ -47,13 +52,18 @@ class Sweeper:
             self._expired.start_over()
             self._next_start = started + START_OVER
         try:
-            portion = self._expired.close_portion()
+            with self._store.sweeping() as is_ours:
+                portion = self._expired.close_portion() if is_ours else self._only_count()
         except Exception as error:  # noqa: BLE001
             portion = Portion(0, 0, (error,))
         self._metrics.expired.inc(portion.closed)
         for problem in portion.errors:
             self._log.failure("close_expired", problem)
         return pause(portion.found, self._clock() - started)
+
+    def _only_count(self) -> Portion:
+        self._expired.count()
+        return Portion(0, 0, ())
 
     def _serve(self) -> None:
         seconds = 0.0

@@ -133,10 +133,10 @@ function clamped(share) {
 
 /** What a card adds to the variety: categories that no earlier card has, and how unlike the other cards it is. */
 function addition(item, place, items) {
-  if (!comparable(items)) return null;
+  if (item.distance === null) return null;
   const earlier = new Set(items.slice(0, place).flatMap((one) => one.categories));
   const fresh = item.categories.filter((name) => !earlier.has(name));
-  const share = unlikeness(item, items);
+  const share = item.distance;
   const rest = fresh.length > 1 ? ` +${fresh.length - 1}` : "";
   const words = fresh.length ? `Adds ${fresh[0]}${rest}` : `${percent(share)} different`;
   const bar = element(
@@ -154,26 +154,6 @@ function addition(item, place, items) {
     bar,
     element("span", { class: "value", title: hint }, words, unseen(`. ${hint}`)),
   );
-}
-
-/** Whether there is anything by which items differ: categories, or the policy's own measure. */
-function comparable(items) {
-  return items.some((one) => one.categories.length || one.diversity_gain !== items[0].diversity_gain);
-}
-
-/** Mean of 1 − Jaccard over the other cards; without categories, the policy's own gain relative to the largest. */
-function unlikeness(item, items) {
-  const others = items.filter((one) => one !== item);
-  if (!items.some((one) => one.categories.length)) {
-    return Math.exp(item.diversity_gain - Math.max(...items.map((one) => one.diversity_gain)));
-  }
-  if (!others.length) return 1;
-  return others.reduce((sum, one) => sum + distance(item.categories, one.categories), 0) / others.length;
-}
-
-function distance(ones, others) {
-  const both = ones.filter((name) => others.includes(name)).length;
-  return 1 - both / Math.max(ones.length + others.length - both, 1);
 }
 
 function row(kind, term, ...content) {

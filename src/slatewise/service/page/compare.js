@@ -6,7 +6,7 @@ import { hueOf } from "./color.js";
 import { element, show } from "./dom.js";
 import { tile } from "./tile.js";
 import { nameAndYear } from "./titles.js";
-import { percent, policyName, policyWords } from "./words.js";
+import { percent, policyName, policyWords, varietyWords } from "./words.js";
 
 export const COMPARED = ["dc2b-calibrated", "dc2b", "popular"];
 const LONG = 120;
@@ -65,7 +65,7 @@ function sums(slate) {
   const expected = chances.includes(null)
     ? "no estimate of likes"
     : `expects ${chances.reduce((a, b) => a + b, 0).toFixed(1)} likes`;
-  return `Variety ${percent(slate.variety)} · ${expected}`;
+  return `Variety ${varietyWords(slate)} · ${expected}`;
 }
 
 function entry(item, isOnlyHere) {

@@ -14,7 +14,7 @@ import { watchCards } from "./seen.js";
 import { change, onChangeElsewhere, session, startOver, UNTOUCHED } from "./session.js";
 import { announce, note, problemPanel, watchConnection } from "./status.js";
 import { drawTaste } from "./taste.js";
-import { count, percent, policyName, policyWords } from "./words.js";
+import { count, percent, policyName, policyWords, varietyWords } from "./words.js";
 
 const KNOB_WAIT = 200;
 const AS_TUNED = 0.5;
@@ -31,15 +31,14 @@ function draw() {
     page.shown = slate.slate_id;
     layCards(cards, reactTo);
     watch(slate.slate_id);
-    announce(`Slate ${round}: ${count(slate.items.length, "pick")}, variety ${percent(slate.variety)}`);
+    announce(`Slate ${round}: ${count(slate.items.length, "pick")}, variety ${varietyWords(slate)}`);
     drawPerson();
     compare();
   }
   markReactions(cards, session());
   byId("round").textContent = `Slate ${round}`;
-  const varied = slate.items.some((one) => one.categories.length);
-  byId("variety").textContent = varied ? percent(slate.variety) : "unknown without categories";
-  byId("variety-bar").style.setProperty("--value", varied ? slate.variety : 0);
+  byId("variety").textContent = varietyWords(slate);
+  byId("variety-bar").style.setProperty("--value", slate.variety ?? 0);
   byId("served-by").textContent = policyName(slate.policy);
   byId("everything").hidden = slate.items.length >= play.PICKS;
   byId("tally").textContent = liked.length ? count(liked.length, "like") : "Nothing liked yet";

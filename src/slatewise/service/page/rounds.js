@@ -28,7 +28,7 @@ export function drawRounds(container, person) {
     line(rounds, center),
     rounds.map((one, place) => number(first + place, center(place), rounds.length)),
   );
-  const words = rounds.map((one, place) => [first + place, one.clicks, percent(one.variety), one.policy]);
+  const words = rounds.map((one, place) => [first + place, one.clicks, one.variety === null ? "unknown" : percent(one.variety), one.policy]);
   show(container, figure(drawing, "Likes and variety of each slate", ["Slate", "Likes", "Variety", "Policy"], words));
 }
 
@@ -42,7 +42,8 @@ function likes(clicks, x, width, most) {
 }
 
 function line(rounds, center) {
-  const points = rounds.map((one, place) => [center(place), heightOf(one.variety)]);
+  const known = rounds.map((one, place) => [one.variety, center(place)]).filter(([variety]) => variety !== null);
+  const points = known.map(([variety, x]) => [x, heightOf(variety)]);
   const path = points.map(([x, y], place) => `${place ? "L" : "M"}${x} ${y}`).join("");
   return [
     svg("path", { d: path, class: "curve" }),

@@ -21,6 +21,12 @@ export function percent(share) {
   return `${Math.round(100 * share)} %`;
 }
 
+/** How varied a slate is, and by what if not by categories alone. */
+export function varietyWords({ variety, items }) {
+  if (variety === null) return "unknown";
+  return items.every((one) => one.categories.length) ? percent(variety) : `${percent(variety)} by item vectors`;
+}
+
 /** A name that fits. */
 export function shortened(name, most) {
   return name.length > most ? `${name.slice(0, most - 1)}…` : name;

@@ -1,0 +1,171 @@
+"""Tables of items: item_id, optionally title, categories, available, published_at, vector; the rest are attributes.
+
+In CSV files, attributes are numbers or booleans if all of their values are, else text; `name:list` (separated by |),
+`name:time`, `name:text`, `name:number` and `name:boolean` as the name of a column say what it is.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from slatewise.data.tables import DataError, booleans, identifiers, numbers, read_table, require_columns
+from slatewise.recommender.attributes import BOOLEAN, LIST, MAX_LIST, MAX_TEXT, NAME, NUMBER, RESERVED, TEXT, TIME
+from slatewise.recommender.recommend import MAX_ID_LENGTH
+from slatewise.store.records import ItemRecord
+
+ROWS_AT_ONCE = 5_000
+JSON_SUFFIXES = {".jsonl", ".ndjson"}
+OWN = ("item_id", "title", "categories", "available", "published_at", "vector")
+
+
+def read_items(path: Path) -> pl.DataFrame:
+    """Read a table and check every row; return its columns as `items_in` takes them."""
+    frame, label = _read(path), str(path)
+    require_columns(frame, ("item_id",), label)
+    ids, kind = identifiers(frame["item_id"], label)
+    if ids.is_duplicated().any():
+        raise DataError(f"{label}: item {ids.filter(ids.is_duplicated())[0]!r} has several rows; keep one")
+    own = {
+        "item_id": ids if kind == "int" else _texts(ids, label, MAX_ID_LENGTH),
+        "title": _optional(frame, "title", lambda column: _texts(column, label, MAX_TEXT)),
+        "categories": _optional(frame, "categories", lambda column: _lists(column, label)),
+        "available": _optional(frame, "available", lambda column: booleans(column, label)).fill_null(True),
+        "published_at": _optional(frame, "published_at", lambda column: _seconds(column, label)),
+        "vector": _optional(frame, "vector", lambda column: _vectors(column, label)),
+    }
+    attributes = [_attribute(frame[name], label) for name in frame.columns if name not in OWN]
+    return pl.DataFrame(own).hstack(attributes)
+
+
+def items_in(frame: pl.DataFrame, at: float) -> Iterator[list[ItemRecord]]:
+    """Yield the items of such a table in portions, changed at a time."""
+    names, is_time = frame.columns[len(OWN) :], [frame[name].dtype == TIMES for name in frame.columns[len(OWN) :]]
+    times = {name for name, is_one in zip(names, is_time, strict=True) if is_one}
+    plain = frame.with_columns((pl.col(name).to_physical() / 1e6) for name in times)
+    for start in range(0, len(plain), ROWS_AT_ONCE):
+        yield [_record(row, names, times, at) for row in plain.slice(start, ROWS_AT_ONCE).rows()]
+
+
+def _record(row: tuple[Any, ...], names: list[str], times: set[str], at: float) -> ItemRecord:
+    item, title, categories, available, published_at, vector, *values = row
+    attributes = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    for name in times:
+        if name in attributes:
+            attributes[name] = {"time": attributes[name]}
+    return ItemRecord(
+        item,
+        title,
+        None if categories is None else tuple(categories),
+        attributes,
+        None if vector is None else tuple(vector),
+        available,
+        published_at,
+        at,
+    )
+
+
+def _read(path: Path) -> pl.DataFrame:
+    if path.suffix.lower() not in JSON_SUFFIXES:
+        return read_table(path)
+    try:
+        return pl.read_ndjson(path, infer_schema_length=None)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _optional(frame: pl.DataFrame, name: str, read: Callable[[pl.Series], pl.Series]) -> pl.Series:
+    """Return a column as it is read; nulls if the table has none."""
+    return read(frame[name]) if name in frame.columns else pl.Series(name, [None] * len(frame), pl.Boolean)
+
+
+def _attribute(column: pl.Series, label: str) -> pl.Series:
+    """Return an attribute, under its name and in the order of names."""
+    name, _, said = column.name.partition(":")
+    if not NAME.fullmatch(name) or name in RESERVED:
+        raise DataError(f"{label}: {column.name!r} is no name of an attribute; use letters, digits and underscores")
+    kind = said or _kind(column, label)
+    if kind not in READERS:
+        raise DataError(f"{label}: {column.name!r} has no known kind; use one of {', '.join(READERS)}")
+    return READERS[kind](column, label).rename(name)
+
+
+def _kind(column: pl.Series, label: str) -> str:
+    """Return the kind of a column by its type; text may be that of numbers or booleans."""
+    if column.dtype == pl.String:
+        values = column.drop_nulls()
+        if len(values) and values.str.to_lowercase().is_in(["true", "false"]).all():
+            return BOOLEAN
+        return NUMBER if len(values) and values.str.contains(PLAIN_NUMBER).all() else TEXT
+    for kind, is_one in TYPES.items():
+        if is_one(column.dtype):
+            return kind
+    raise DataError(f"{label}: column {column.name!r} contains {column.dtype} values, which cannot be attributes")
+
+
+def _texts(column: pl.Series, label: str, longest: int = MAX_TEXT) -> pl.Series:
+    texts = column.cast(pl.String)
+    wrong = (texts.str.len_chars() > longest) | texts.str.contains("\0", literal=True)
+    return _unless(wrong, texts, label, f"text has at most {longest} characters, none of them NUL")
+
+
+def _lists(column: pl.Series, label: str) -> pl.Series:
+    lists = column if isinstance(column.dtype, pl.List) else column.cast(pl.String).str.split("|")
+    entry = pl.element().str.strip_chars()
+    lists = lists.cast(pl.List(pl.String)).list.eval(entry.filter(entry != ""))
+    longest = lists.list.eval(pl.element().str.len_chars()).list.max()
+    wrong = (lists.list.len() > MAX_LIST) | (longest > MAX_ID_LENGTH)
+    return _unless(wrong, lists, label, f"a list has at most {MAX_LIST} entries of at most {MAX_ID_LENGTH} characters")
+
+
+def _seconds(column: pl.Series, label: str) -> pl.Series:
+    return _moments(column, label).to_physical() / 1e6
+
+
+def _moments(column: pl.Series, label: str) -> pl.Series:
+    """Return times in UTC, which is also what those without a time zone are in; numbers are seconds since 1970."""
+    if column.dtype == pl.String and not column.drop_nulls().str.contains(PLAIN_NUMBER).all():
+        parsed = column.str.to_datetime(strict=False, time_unit="us", time_zone="UTC")
+        wrong = parsed.is_null() & column.is_not_null()
+        _unless(wrong, column, label, "write 2026-01-31T12:00:00 or seconds since 1970")
+        return parsed
+    if column.dtype.is_temporal():
+        return column.cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
+    return (numbers(column, label).cast(pl.Float64) * 1e6).round().cast(pl.Int64).cast(pl.Datetime("us")).cast(TIMES)
+
+
+def _vectors(column: pl.Series, label: str) -> pl.Series:
+    if not isinstance(column.dtype, pl.List | pl.Array):
+        raise DataError(f"{label}: vectors must be lists of numbers; use a Parquet or a JSON lines file")
+    return column.cast(pl.List(pl.Float32)).cast(pl.List(pl.Float64))
+
+
+def _unless(wrong: pl.Series, column: pl.Series, label: str, advice: str) -> pl.Series:
+    """Return a column; refuse it for the first of its rows that is wrong."""
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise DataError(f"{label}, row {row + 1}: {column.name} {column[row]!r:.80}; {advice}")
+    return column
+
+
+PLAIN_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
+TIMES = pl.Datetime("us", "UTC")
+READERS: dict[str, Callable[[pl.Series, str], pl.Series]] = {
+    TEXT: _texts,
+    NUMBER: lambda column, label: numbers(column, label).cast(pl.Float64),
+    BOOLEAN: booleans,
+    LIST: _lists,
+    TIME: _moments,
+}
+"""How a column is read, by the kind of its attribute."""
+TYPES: dict[str, Callable[[Any], bool]] = {
+    BOOLEAN: lambda kind: kind == pl.Boolean,
+    NUMBER: lambda kind: kind.is_numeric(),
+    TIME: lambda kind: kind.is_temporal(),
+    LIST: lambda kind: isinstance(kind, pl.List),
+    TEXT: lambda kind: kind in (pl.Categorical, pl.Enum, pl.Null),
+}
+"""The kind of a column by the type that its file gives it."""

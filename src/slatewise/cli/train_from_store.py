@@ -1,0 +1,191 @@
+"""A catalog from the log of a service: read it, fit, let the gate decide, and put the catalog in use or not."""
+
+import math
+import time
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slatewise.catalog import Catalog, CatalogError
+from slatewise.catalog.embeddings import BprSettings
+from slatewise.catalog.identifiers import KINDS
+from slatewise.catalog.versions import current_version, promote
+from slatewise.cli.console import amounts, steps, tell
+from slatewise.cli.store import existing, reporting_errors
+from slatewise.cli.train import Loop, Source, load_source, train_catalog
+from slatewise.crowd import CrowdFit, CrowdLog, Verdict, compare, refit
+from slatewise.crowd.fit import ROUNDS
+from slatewise.crowd.gate import WINDOW_SHARE, WINDOW_SLATES
+from slatewise.recommender.crowd_log import read_crowd_log
+from slatewise.recommender.rules import LearningRules
+from slatewise.store import Store
+from slatewise.store.records import ItemRecord
+
+if TYPE_CHECKING:
+    from slatewise.data.dataset import Dataset
+
+ITEMS_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True)
+class Start:
+    """The catalog to start from, and the name of its version."""
+
+    catalog: Catalog
+    version: str
+
+
+def train_from_store(out: Path, source: Source, settings: dict[str, Any], loop: Loop) -> dict[str, Any]:
+    """Train, save, judge and promote; return what happened, ready for JSON."""
+    with reporting_errors():
+        log, rules, listed = _read(out, loop)
+        serving = _serving(out)
+        start = _start(out, source, settings, log)
+        start = replace(start, catalog=_with_listed(start.catalog, listed))
+        _tell_unknown(start.catalog, log)
+        until = log.time_of_last(WINDOW_SHARE, WINDOW_SLATES) if loop.gate and serving is not None else math.inf
+        fit = CrowdFit(loop.half_life or math.inf, rules.half_life, min(until, time.time()))
+        with steps("learning from the log", ROUNDS) as count_round:
+            fitted = refit(start.catalog, log.before(until), fit, count_round)
+        learned = _described(log.before(until), fit, start)
+        candidate = replace(fitted, about={**start.catalog.about, **learned})
+        sha256 = candidate.save(out, promote=serving is None)
+        verdict = None
+        if loop.gate and serving is not None:
+            verdict = compare(serving, candidate, log, until, rules.half_life)
+        is_promoted = verdict is None or verdict.is_accepted
+        if is_promoted:
+            promote(out, sha256[:16])
+    return _result(out, candidate, sha256, verdict)
+
+
+def _read(out: Path, loop: Loop) -> tuple[CrowdLog, LearningRules, list[ItemRecord]]:
+    """Read the log by the rules of the service, and its item table."""
+    from slatewise.service.settings import load_settings
+    from slatewise.store import open_store
+
+    settings = load_settings({"catalog": out, "store": loop.store}, loop.config)
+    with closing(open_store(existing(loop.store), read_only=True)) as store:
+        rules = settings.learning_rules(store)
+        n_users = sum(1 for _ in store.users())
+        if not n_users:
+            raise ValueError("the store is empty; nobody has asked for a slate or done anything yet")
+        with amounts("reading the log", n_users) as count:
+            log = read_crowd_log(store, rules, lambda: count(1))
+        listed = _listed(store)
+    if not len(log.items):
+        raise ValueError("nobody has reacted to a slate, liked or bought anything yet; there is nothing to learn from")
+    return log, rules, listed
+
+
+def _listed(store: Store) -> list[ItemRecord]:
+    """Return the item table."""
+    found: list[ItemRecord] = []
+    while True:
+        last = found[-1].number if found else -1
+        page = store.read(lambda transaction, last=last: transaction.items_by_number(last, ITEMS_AT_ONCE))  # type: ignore[misc]
+        found += page
+        if len(page) < ITEMS_AT_ONCE:
+            return found
+
+
+def _with_listed(catalog: Catalog, listed: list[ItemRecord]) -> Catalog:
+    """Return the catalog with the items of the item table that it does not have, as their content suggests."""
+    kind = KINDS[catalog.item_ids.kind]
+    new = {kind(one.item): one for one in listed if isinstance(one.item, int) == (kind is int)}
+    new = {item: one for item, one in new.items() if catalog.item_ids.find(item) is None}
+    if not new:
+        return catalog
+    records = list(new.values())
+    tell(f"{len(records):,} items of the item table are added to the catalog")
+    return catalog.with_items(
+        list(new),
+        titles=[one.title or str(one.item) for one in records],
+        categories=[one.categories for one in records],
+        vectors=[one.vector for one in records] if catalog.takes_vectors else None,
+    )
+
+
+def _serving(out: Path) -> Catalog | None:
+    """Return the catalog in use, None if the directory has none."""
+    return Catalog.load(out) if (out / "catalog.json").exists() else None
+
+
+def _start(out: Path, source: Source, settings: dict[str, Any], log: CrowdLog) -> Start:
+    """Return the catalog to start from: from data, or the one that the catalog in use started from itself.
+
+    Starting from the catalog in use would count the same log again in every training.
+    """
+    if source.is_given:
+        catalog = train_catalog(load_source(source, settings["seed"]), BprSettings(**settings))
+        start = Start(catalog, catalog.save(out, promote=False)[:16]) if _serving(out) else None
+        start = start or Start(catalog, catalog.save(out)[:16])
+    elif (out / "catalog.json").exists():
+        current = current_version(out)
+        version = str(Catalog.load(out).about.get("start", current))
+        start = Start(Catalog.load(out, None if version == current else version), version)
+    else:
+        catalog = train_catalog(_likes(log), BprSettings(**settings))
+        start = Start(catalog, catalog.save(out)[:16])
+    return start
+
+
+def _tell_unknown(catalog: Catalog, log: CrowdLog) -> None:
+    """Tell how many items of the log the catalog does not have; refuse one that has none of them."""
+    numbers = log.numbered(catalog)
+    unknown = len(set(log.items[numbers < 0].tolist()))
+    if unknown == len(log.item_ids):
+        shown = ", ".join(repr(item) for item in log.item_ids[:3])
+        raise CatalogError(
+            f"the catalog has none of the {unknown:,} items of the log, such as {shown}; check their ids"
+        )
+    if unknown:
+        tell(f"note: {unknown:,} of {len(log.item_ids):,} items of the log are not in the catalog and teach nothing")
+
+
+def _likes(log: CrowdLog) -> "Dataset":
+    """Return what people of the log liked, as a data set."""
+    import polars as pl
+
+    from slatewise.data.dataset import Dataset
+
+    liked = log.value > 0.5
+    if not liked.any():
+        raise ValueError("nobody has liked anything yet, and there is no catalog to start from; give --interactions")
+    people, items = log.person_of[liked], [log.item_ids[item] for item in log.items[liked].tolist()]
+    return Dataset.from_frames(pl.DataFrame({"user_id": people, "item_id": items}), name="the log of a service")
+
+
+def _described(log: CrowdLog, fit: CrowdFit, start: Start) -> dict[str, Any]:
+    described: dict[str, Any] = {"people": log.n_people, "slates": log.n_slates, "observations": len(log.items)}
+    described["until"] = float(log.at.max(initial=0.0))
+    if math.isfinite(fit.half_life):
+        described["half_life"] = fit.half_life
+    return {"log": described, "start": start.version}
+
+
+def _result(out: Path, candidate: Catalog, sha256: str, verdict: Verdict | None) -> dict[str, Any]:
+    log, version = candidate.about["log"], sha256[:16]
+    is_promoted = verdict is None or verdict.is_accepted
+    words = [
+        f"learned from {log['slates']:,} slates and {log['observations']:,} seen items or events of "
+        f"{log['people']:,} people, starting from version {candidate.about['start']}"
+    ]
+    words += [] if verdict is None else [verdict.in_words()]
+    words.append(
+        f"version {version} is in use in {out}"
+        if is_promoted
+        else f"version {version} is kept in {out}, not in use; `slatewise catalog promote {version}` puts it in use"
+    )
+    return {
+        "directory": str(out),
+        "version": version,
+        "sha256": sha256,
+        "items": candidate.n_items,
+        "log": log,
+        "start": candidate.about["start"],
+        "gate": None if verdict is None else verdict.as_json(),
+        "promoted": is_promoted,
+        "words": words,
+    }

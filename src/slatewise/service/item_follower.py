@@ -1,0 +1,48 @@
+"""Items that other workers, or commands, changed are served soon: a thread looks at the version of the item table."""
+
+import threading
+import time
+
+from slatewise.recommender import Recommender
+from slatewise.service.logs import Log
+from slatewise.store import StoreError
+
+INTERVAL = 0.25
+"""Seconds between two looks; more after a change that took longer to take in."""
+
+
+class ItemFollower:
+    """A thread of its own, so that it takes none from requests; while the store is away, the items stay as they are."""
+
+    def __init__(self, recommender: Recommender, log: Log) -> None:
+        self._recommender, self._log = recommender, log
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="slatewise-items", daemon=True)
+        self._has_failed = False
+
+    def start(self) -> None:
+        """Follow changes from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the change that is being taken in."""
+        self._stopping.set()
+        self._thread.join()
+
+    def step(self) -> float:
+        """Take in what changed; return how many seconds to pause after it."""
+        started = time.monotonic()
+        try:
+            if self._recommender.follow_items():
+                self._log.event("items changed", version=self._recommender.snapshot.version)
+            self._has_failed = False
+        except StoreError as error:
+            if not self._has_failed:
+                self._log.failure("follow_items", error)
+            self._has_failed = True
+        return max(INTERVAL, time.monotonic() - started)
+
+    def _serve(self) -> None:
+        seconds = INTERVAL
+        while not self._stopping.wait(seconds):
+            seconds = self.step()

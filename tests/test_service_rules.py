@@ -1,0 +1,68 @@
+"""Rules for slates over HTTP: requests, scenarios in the settings, and what a wrong or hostile rule gets."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slatewise.recommender import Recommender
+from slatewise.service.settings import load_settings
+from tests.support.serving import Local, local, new_slate, small_catalog
+from tests.test_conditions import HOSTILE
+
+SCENARIOS = {"home": {"filter": "id < 30", "at_most": [{"n": 2, "per": "category"}], "exclude_owned": True}}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    recommender = Recommender(small_catalog(), scenarios=SCENARIOS)
+    with local(tmp_path_factory.mktemp("rules"), recommender) as started:
+        yield started
+
+
+def refused(service: Local, **body: Any) -> dict[str, Any]:
+    response = service.client.post("/v1/slates", json={"user": "anna", **body})
+    assert (response.status_code, response.json()["type"]) == (422, "urn:slatewise:problem:invalid")
+    problem: dict[str, Any] = response.json()
+    return problem
+
+
+def test_rules_and_a_scenario_reach_the_recommender(service: Local) -> None:
+    rules: dict[str, Any] = {
+        "filter": "id > 3",
+        "pin": [{"item": 7, "place": 2}, {"item": 45, "place": 1}],
+        "min_probability": 0.0,
+    }
+    slate = new_slate(service, k=6, scenario="home", **rules)
+    shown = [item["id"] for item in slate["items"]]
+    assert shown[1] == 7
+    assert all(3 < item < 30 for item in shown)
+    assert slate["unmet"] == [{"rule": "pin", "number": 1, "reason": "the item may not be shown"}]
+
+
+def test_a_wrong_rule_is_a_422_that_points_at_it(service: Local) -> None:
+    wrong = refused(service, filter="id < 9 AND colour = 'red'")
+    assert wrong["errors"][0]["where"] == "/filter"
+    assert wrong["errors"][0]["problem"].startswith("at character 12: ")
+    assert refused(service, boost=[{"where": "id <", "factor": 2.0}])["errors"][0]["where"] == "/boost/0/where"
+    assert refused(service, at_most=[{"n": 0, "per": "title"}])["errors"][0]["where"] == "/at_most/0/n"
+    assert refused(service, pin=[{"item": 1, "place": 1, "x": 1}])["errors"][0]["where"] == "/pin/0"
+    assert "home" in refused(service, scenario="away")["detail"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_conditions_are_refused_and_say_nothing_about_files(service: Local, name: str, tmp_path: Path) -> None:
+    problem = refused(service, filter=HOSTILE[name].replace("FILE", str(tmp_path / "missing.csv")))
+    assert "missing.csv" not in problem["detail"]
+    assert new_slate(service)["items"]
+
+
+def test_scenarios_come_from_the_settings_file(tmp_path: Path) -> None:
+    file = tmp_path / "slatewise.toml"
+    file.write_text('catalog = "shop"\n[scenarios.home]\nfilter = "stock > 0"\nat_most = [{ n = 2, per = "brand" }]\n')
+    rules = load_settings({}, file).scenarios["home"].rules()
+    assert rules.described() == {"filter": "stock > 0", "at_most": [{"n": 2, "per": "brand"}]}
+    file.write_text('catalog = "shop"\n[scenarios.home]\nfilters = "stock > 0"\n')
+    with pytest.raises(ValueError, match="scenarios"):
+        load_settings({}, file)
