@@ -1,7 +1,7 @@
 """Write experiments/results/ from the records of `slatewise reproduce`: CSV files, figures and RESULTS.md.
 
-Run, for each data set NAME, `slatewise reproduce all --data NAME --out DIR/NAME`, then `reproduce beyond`, `rounds` and
-`attention` likewise (with --force), `python experiments/ablation.py NAME --out DIR/NAME`, then:
+Run, for each data set NAME, `slatewise reproduce all --data NAME --out DIR/NAME`, then `reproduce beyond`, `rounds`,
+`attention` and `fans` likewise (with --force), `python experiments/ablation.py NAME --out DIR/NAME`, then:
 python experiments/write_results.py DIR
 """
 
@@ -15,6 +15,7 @@ from slatewise.lab.experiment import load_results
 from slatewise.lab.reproduction import PAPER, TARGETS, ExperimentRun, find_experiment, sections
 from slatewise.report import Section, Table, machine, versions
 from slatewise.report.document import csv_text, markdown_table
+from slatewise.report.fans_figure import MEAN
 
 HERE = Path(__file__).resolve().parent / "results"
 NAMES = ("ml-100k", "ml-1m", "anime-5k")
@@ -64,6 +65,16 @@ def attention(folder: Path, name: str) -> str:
     return f"{markdown_table(Table('attention', f'P@50 on {name}', columns, cells))}\n{figure}"
 
 
+def fans(folder: Path, name: str) -> str:
+    """Return how much fans of one category see of it, the means, from the files that `reproduce fans` wrote."""
+    for file in ("fans.csv", "figure-fans.svg"):
+        (HERE / name / file).write_text((folder / file).read_text(encoding="utf-8"), encoding="utf-8")
+    header, *rows = list(csv.reader((folder / "fans.csv").read_text(encoding="utf-8").splitlines()))
+    cells = tuple(tuple(row[2:]) for row in rows if row[0] == MEAN)
+    figure = f"![Share of their category in slate 5 of fans on {name}]({name}/figure-fans.svg)"
+    return f"{markdown_table(Table('fans', f'Share of the category on {name}', tuple(header[2:]), cells))}\n{figure}"
+
+
 def _with_deviation(row: dict[str, str], column: str) -> str:
     deviation = row.get(f"{column} sd")
     return f"{float(row[column]):.4f} ± {float(deviation):.4f}" if deviation else row[column]
@@ -84,6 +95,7 @@ def main(source: Path) -> None:
                 facts[f"{name}:{key}"] = keep(part, HERE / name)
         facts[f"{name}:ablation"] = ablation(folder, name)
         facts[f"{name}:attention"] = attention(folder, name)
+        facts[f"{name}:fans"] = fans(folder, name)
     for key, value in facts.items():
         template = template.replace("{{" + key + "}}", value)
     (HERE / "RESULTS.md").write_text(template, encoding="utf-8")

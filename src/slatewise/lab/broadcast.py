@@ -16,7 +16,8 @@ import numpy as np
 
 from slatewise.catalog import Catalog
 from slatewise.catalog.identifiers import Identifiers, PackedText
-from slatewise.catalog.model_files import MANIFEST, Arrays, read_model, write_model
+from slatewise.catalog.model_files import MANIFEST, Arrays, read_model
+from slatewise.catalog.versions import add_version
 from slatewise.data.dataset import Dataset
 
 LOADED_AT_ONCE = 4
@@ -105,7 +106,7 @@ def _write_dataset(dataset: Dataset, folder: Path) -> None:
         identifiers = Identifiers.of(ids.tolist())
         about[name] = identifiers.kind
         arrays |= _texts(name, identifiers.values)
-    write_model(folder, arrays, about)
+    add_version(folder, arrays, about)
 
 
 def _read_dataset(folder: Path) -> Dataset:

@@ -1,6 +1,6 @@
 """From flat records of shown items to precision, diversity and F: per user, per split and over all splits.
 
-A run is one policy on one split of one data set. Python loops over runs and over chunks of slates, never over users.
+A run is one policy on one split of one data set. Python loops over runs, never over users.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,24 +11,33 @@ import polars as pl
 from numpy.typing import NDArray
 
 from slatewise.data.tables import DataError, require_columns
+from slatewise.slates.similarity import slate_varieties
 
 RUN = ("dataset", "split", "policy")
 SHOWN = (*RUN, "user", "round", "position", "item", "clicked")
 CUT_OFFS = (10, 30, 50)
-NUMBERS_PER_CHUNK = 2_000_000
 
 Floats = NDArray[np.float64]
+Vectors = NDArray[np.float32] | NDArray[np.float64]
+ItemTables = tuple[NDArray[np.bool_], Vectors | None]
+"""Categories and vectors of the items."""
 
 
-def per_user(records: pl.DataFrame, categories: NDArray[np.bool_], cut_offs: Sequence[int] = CUT_OFFS) -> pl.DataFrame:
+def per_user(
+    records: pl.DataFrame,
+    categories: NDArray[np.bool_],
+    cut_offs: Sequence[int] = CUT_OFFS,
+    vectors: Vectors | None = None,
+) -> pl.DataFrame:
     """Return `dataset, split, policy, user`, a column `p@N` for every cut-off, and `diversity`.
 
     `p@N` is the share clicked among the first N items shown: null for a user who was shown fewer, and the column is
-    left out if everybody was. `diversity` is the mean over rounds of `slate_diversity`, without slates of one item.
-    `categories` is the indicator matrix of the data set (n_items, n_categories).
+    left out if everybody was. `diversity` is the mean over rounds of `slate_diversity`, without slates about which
+    nothing is known; null if there are no others. `categories` is the indicator matrix of the data set (n_items,
+    n_categories), and `vectors` (n_items, dim) compare items without categories.
     """
     _check(records, categories)
-    users = pl.concat([_users_of_run(run, categories, cut_offs) for run in _runs(records)])
+    users = pl.concat([_users_of_run(run, (categories, vectors), cut_offs) for run in _runs(records)])
     unreached = [name for name in precision_columns(users) if users[name].null_count() == len(users)]
     return users.drop(unreached)
 
@@ -66,21 +75,17 @@ def precision_by_interaction(records: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([_learning_curve(run) for run in _runs(records)])
 
 
-def slate_diversity(slates: NDArray[np.integer[Any]], categories: NDArray[np.bool_]) -> Floats:
-    """Return the mean over unordered pairs of 1 − Jaccard similarity of category sets: the paper's ILD (n_slates,).
+def slate_diversity(
+    slates: NDArray[np.integer[Any]], categories: NDArray[np.bool_], vectors: Vectors | None = None
+) -> Floats:
+    """Return the mean over unordered pairs of 1 − similarity: the paper's ILD (n_slates,).
 
-    `slates` holds item numbers (n_slates, size); −1 pads short slates. Two items without any category have
-    similarity 0. A slate with fewer than two items has no pairs and yields NaN. The paper's sum over i ≠ j counts each
-    pair twice; its published values are means over unordered pairs, as here.
+    `slates` holds item numbers (n_slates, size); −1 pads short slates. Two items are as similar as the Jaccard index of
+    their categories, as in the paper; where one has no categories, as the cosine of their vectors (n_items, dim), not
+    below 0. Pairs about which nothing is known are left out, and a slate without others yields NaN. The paper's sum
+    over i ≠ j counts each pair twice; its published values are means over unordered pairs, as here.
     """
-    width, n_categories = slates.shape[1], categories.shape[1]
-    no_categories = np.zeros((1, n_categories), dtype=np.float32)
-    table = np.concatenate([categories.astype(np.float32), no_categories])
-    chunk = max(1, NUMBERS_PER_CHUNK // max(1, width * (n_categories + 3 * width)))
-    starts = range(0, len(slates), chunk)
-    similar = np.concatenate([_similarity(table[slates[start : start + chunk]]) for start in starts] or [np.empty(0)])
-    sizes = (slates >= 0).sum(axis=1)
-    return 1.0 - _ratio(similar, sizes * (sizes - 1))
+    return slate_varieties(slates, categories, vectors)
 
 
 def precision_columns(frame: pl.DataFrame) -> list[str]:
@@ -88,16 +93,6 @@ def precision_columns(frame: pl.DataFrame) -> list[str]:
     return sorted(
         (name for name in frame.columns if name.startswith("p@") and name[2:].isdigit()), key=lambda name: int(name[2:])
     )
-
-
-def _similarity(features: NDArray[np.float32]) -> Floats:
-    """Sum Jaccard similarities over ordered pairs of distinct items; `features` is (n_slates, size, n_categories)."""
-    shared = features @ features.transpose(0, 2, 1)
-    sizes = features.sum(axis=2)
-    united = sizes[:, :, None] + sizes[:, None, :] - shared
-    similarity = np.divide(shared, np.maximum(united, 1), dtype=np.float64)
-    with_itself = (sizes > 0).sum(axis=1)
-    return np.asarray(similarity.sum(axis=(1, 2)) - with_itself)
 
 
 def _runs(records: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -116,14 +111,14 @@ def _learning_curve(run: pl.DataFrame) -> pl.DataFrame:
     return rounds.select(*RUN, **columns, precision=clicked / shown)
 
 
-def _users_of_run(run: pl.DataFrame, categories: NDArray[np.bool_], cut_offs: Sequence[int]) -> pl.DataFrame:
+def _users_of_run(run: pl.DataFrame, items: ItemTables, cut_offs: Sequence[int]) -> pl.DataFrame:
     run = run.sort("user", "round", "position")
     new_user = _changes(run["user"])
     new_slate = new_user | _changes(run["round"])
     _refuse_repeats(run, new_slate | _changes(run["position"]))
     starts = np.flatnonzero(new_user)
     precisions = {f"p@{n}": _precision(run["clicked"].to_numpy(), starts, n) for n in sorted(cut_offs)}
-    distances = slate_diversity(_slates(run["item"].to_numpy(), np.flatnonzero(new_slate)), categories)
+    distances = slate_diversity(_slates(run["item"].to_numpy(), np.flatnonzero(new_slate)), *items)
     user_of_slate = np.cumsum(new_user[new_slate]) - 1
     values = {**precisions, "diversity": _mean_by_group(distances, user_of_slate, len(starts))}
     columns = [pl.Series(name, value).fill_nan(None) for name, value in values.items()]

@@ -26,6 +26,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "rounds": ("rounds",),
     "baselines": ("baselines",),
     "attention": (),
+    "fans": (),
+    "newcomers": (),
+    "living": (),
     "regret": (),
 }
 """What can be reproduced, and the experiments that each target needs."""

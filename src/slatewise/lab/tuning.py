@@ -79,7 +79,7 @@ def evaluate(
     for options in candidates(policy):
         records = simulate(make_policy(policy, catalog, **options), validation, session)
         run = records.with_columns(dataset=pl.lit(validation.name), split=pl.lit(0), policy=pl.lit(policy))
-        row = per_split(per_user(run, validation.categories, (n_shown,))).row(0, named=True)
+        row = per_split(per_user(run, validation.categories, (n_shown,), catalog.vectors)).row(0, named=True)
         results.append(Candidate(options, row[f"p@{n_shown}"], row["diversity"], row["f"]))
         if on_candidate:
             on_candidate()
