@@ -51,6 +51,12 @@ FIGURES: dict[str, Figure] = {
     "pass_1m_ms": Figure("slates", "one pass X @ θ over 1,000,000 × 20 float32, ms"),
     "slate_1m_over_pass": Figure("slates", "dc2b: slate of 10 of 1,000,000 items, over one pass", at_most(1.5)),
     "slate_1m_calibrated_over_pass": Figure("slates", "dc2b-calibrated: the same, over one pass", at_most(1.2)),
+    "slate_1m_filtered_over_whole": Figure(
+        "slates",
+        "the same with a filter, over without one: the slowest of 1, 10, 50, 90 and 99 % of the items",
+        at_most(1.3),
+    ),
+    "slate_1m_by_vectors_over_pass": Figure("slates", "the same without categories, over one pass"),
     "slate_10k_ms": Figure("slates", "dc2b: slate of 10 of 10,000 items, ms"),
     "slate_10k_calibrated_ms": Figure("slates", "dc2b-calibrated: the same, ms", at_most(0.1)),
     "update_us": Figure("updates", "dc2b-calibrated: belief update by one slate, µs", at_most(25)),
@@ -91,6 +97,11 @@ FIGURES: dict[str, Figure] = {
         "history", "events imported into SQLite per second, 50 for each of 2,000 users", at_least(20_000)
     ),
     "history_over_bare": Figure("history", "the same over bare inserts of ready-made rows"),
+    "items_per_second": Figure("items", "items with attributes imported into SQLite per second", at_least(50_000)),
+    "items_over_bare": Figure("items", "the same over polars' own read and bare inserts of ready-made rows"),
+    "items_memory_over_catalog": Figure(
+        "items", "service with a table about 1,000,000 items, over the same without one", at_most(2)
+    ),
     "ml_1m_csv_ms": Figure("data", "polars reads ML-1M's ratings as CSV, ms"),
     "parse_archive_over_csv": Figure("data", "parse ML-1M's archive, verified and cached, over that CSV", at_most(3)),
     "parse_cache_over_csv": Figure("data", "the same from the cache, hashes checked", at_most(0.2)),

@@ -37,11 +37,13 @@ def random_catalog(n_items: int, dim: int, is_minimal: bool = False) -> Catalog:
     vectors, log_odds = random_vectors(n_items, dim), random.normal(-3.0, 1.0, n_items)
     names = () if is_minimal else tuple(f"category {number:02}" for number in range(N_CATEGORIES))
     features = (vectors[:, :1] if is_minimal else vectors).astype(np.float64)
+    categories = random.random((n_items, len(names)), dtype=np.float32) < CATEGORIES_PER_ITEM / N_CATEGORIES
+    categories[~categories.any(axis=1), :1] = True
     return Catalog(
         item_ids=Identifiers("int", numbers),
         titles=PackedText.pack("" if is_minimal else f"item {number}" for number in numbers.tolist()),
         category_names=names,
-        categories=random.random((n_items, len(names)), dtype=np.float32) < CATEGORIES_PER_ITEM / N_CATEGORIES,
+        categories=categories,
         vectors=vectors,
         log_odds=log_odds,
         population_mean=np.zeros(dim),

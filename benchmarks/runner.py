@@ -26,6 +26,7 @@ GROUPS = {
     "simulator": "simulator.run",
     "growth": "growth.run",
     "history": "history.run",
+    "items": "items.run",
     "data": "data.run",
     "laboratory": "laboratory.run",
 }

@@ -36,7 +36,7 @@ def test_a_route_must_say_who_may_use_it() -> None:
 
 def test_every_route_is_behind_a_key(tmp_path: Path) -> None:
     """Walks the table that Starlette really uses; a route of another kind must be a listed public one."""
-    every = ("serve", "read", "admin")
+    every = ("serve", "read", "items", "admin")
     keys = key_file(tmp_path / "keys.json", **{scope: (scope,) for scope in every})
     with local(tmp_path) as service:
         walked = 0
@@ -50,7 +50,7 @@ def test_every_route_is_behind_a_key(tmp_path: Path) -> None:
             walked += 1
             assert set(route.endpoint.scopes) <= set(every)
             assert (route.methods or set()) - {"HEAD"} == {route.endpoint.method}
-            path = route.path.replace("{user}", "anna")
+            path = route.path.replace("{user}", "anna").replace("{item}", "1")
 
             def status(key: str | None, method: str, path: str = path) -> int:
                 headers = {} if key is None else {"authorization": f"Bearer {key}"}
@@ -62,7 +62,7 @@ def test_every_route_is_behind_a_key(tmp_path: Path) -> None:
                 for scope in every:
                     is_rejected = status(keys[scope], method) in (401, 403)
                     assert is_rejected == (scope not in route.endpoint.scopes), (path, scope)
-        assert walked == sum(bool(endpoint.scopes) for endpoint in ROUTES) == 15
+        assert walked == sum(bool(endpoint.scopes) for endpoint in ROUTES) == 24
 
 
 def test_keys_are_taken_from_two_headers_but_not_from_both(tmp_path: Path) -> None:

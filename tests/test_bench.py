@@ -20,6 +20,7 @@ from benchmarks import (
     diversify,
     growth,
     history,
+    items,
     laboratory,
     measure,
     memory,
@@ -53,6 +54,7 @@ TINY: dict[str, Callable[[], dict[str, Any]]] = {
     "simulator": lambda: simulator.run(TINY_SIZE, turns=1, repeats=1),
     "growth": lambda: growth.run(TINY_SIZE, TINY_AXES, repeats=1),
     "history": lambda: history.run(n_users=5, per_user=3, repeats=1),
+    "items": lambda: items.run(n_items=2_000),
 }
 ISSUE = {
     *("pyversity_grid", "pyversity_grid_min", "pyversity_grid_median"),
@@ -103,6 +105,7 @@ def test_a_group_measures_exactly_its_figures(group: str, tiny: Callable[[str], 
     assert all(np.isfinite(value) for name, value in figures.items() if name not in LISTS)
 
 
+@pytest.mark.slow
 def test_the_document_has_every_key_of_the_issue_at_its_top_level(tiny: Callable[[str], dict[str, Any]]) -> None:
     results = runner.Results(figures={name: value for group in TINY for name, value in tiny(group).items()})
     document = json.loads(json.dumps(results.document("python -m benchmarks --json"), allow_nan=False))

@@ -31,7 +31,7 @@ tt9,Nobody's favourite,Horror
 def slatewise(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "slatewise", *map(str, arguments)]
     return subprocess.run(  # noqa: S603
-        command, capture_output=True, text=True, check=False, env={**os.environ, **environment}, timeout=120
+        command, capture_output=True, text=True, check=False, env={**os.environ, **environment}, timeout=300
     )
 
 

@@ -24,7 +24,18 @@ LEARNERS: dict[str, dict[str, Any]] = {
 }
 PLACE_MATTERS = {"random", "epsilon-greedy"}  # they draw by the number of the item
 
-every_policy = pytest.mark.parametrize("name", POLICIES)
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "dc2b-calibrated with categories": ("dc2b-calibrated", {"category_weight": 0.4}),
+}
+"""Options under which a policy is almost another one."""
+
+every_policy = pytest.mark.parametrize("name", [*POLICIES, *VARIANTS])
+
+
+def make(name: str, catalog: Catalog) -> Policy:
+    """Make a policy by its name, or by that of a variant."""
+    policy, options = VARIANTS.get(name, (name, {}))
+    return make_policy(policy, catalog, **options)
 
 
 @pytest.fixture(scope="module")
@@ -87,18 +98,18 @@ def play(policy: Policy, n_users: int, k: int, rounds: int = 3) -> list[Slates]:
 @every_policy
 @pytest.mark.parametrize("k", [1, 10, 50])
 def test_slates_are_exact_until_the_catalog_runs_out(name: str, k: int, catalog: Catalog) -> None:
-    play(make_policy(name, catalog), n_users=4, k=k)
+    play(make(name, catalog), n_users=4, k=k)
 
 
 @every_policy
 @pytest.mark.parametrize("kind", ["equal vectors", "zero vectors", "some zero", "one dimension", "duplicates", "huge"])
 def test_degenerate_catalogs(name: str, kind: str) -> None:
-    play(make_policy(name, degenerate(kind)), n_users=3, k=8, rounds=5)
+    play(make(name, degenerate(kind)), n_users=3, k=8, rounds=5)
 
 
 @every_policy
 def test_only_what_is_available_is_shown(name: str, catalog: Catalog) -> None:
-    policy = make_policy(name, catalog)
+    policy = make(name, catalog)
     available = np.zeros((3, catalog.n_items), dtype=bool)
     available[0, [5, 77]] = True
     available[1, 9] = True
@@ -107,14 +118,14 @@ def test_only_what_is_available_is_shown(name: str, catalog: Catalog) -> None:
 
 @every_policy
 def test_same_seed_same_slates(name: str, catalog: Catalog) -> None:
-    first, second = (play(make_policy(name, catalog), 5, 10) for _ in range(2))
+    first, second = (play(make(name, catalog), 5, 10) for _ in range(2))
     for one, other in zip(first, second, strict=True):
         np.testing.assert_array_equal(one.items, other.items)
 
 
 @every_policy
 def test_batch_is_one_by_one(name: str, catalog: Catalog) -> None:
-    policy = make_policy(name, catalog)
+    policy = make(name, catalog)
     together = simulate(policy, WORLD.dataset.take(range(7)), Session(rounds=4, k=5))
     alone = simulate(policy, WORLD.dataset.take(range(7)), Session(rounds=4, k=5), chunk=1)
     exact = ["user", "round", "position", "item", "clicked"]
@@ -144,7 +155,7 @@ def test_permuting_the_items_permutes_nothing_else(name: str, catalog: Catalog) 
 
 @every_policy
 def test_inputs_are_left_alone(name: str, catalog: Catalog) -> None:
-    policy = make_policy(name, catalog)
+    policy = make(name, catalog)
     state, available = policy.start(3), np.ones((3, catalog.n_items), dtype=bool)
     before = {key: array.copy() for key, array in state.items()}
     slates = policy.select(state, available, 10, streams(3))
@@ -166,7 +177,7 @@ def some_evidence(n_items: int, n_users: int = 4, sign: float = 1.0) -> Evidence
 @every_policy
 def test_evidence_taken_back_leaves_nothing_behind(name: str, catalog: Catalog) -> None:
     """An update with weights w and one with −w are the identity, in any order with others; other policies refuse."""
-    policy = make_policy(name, catalog)
+    policy = make(name, catalog)
     added, removed = some_evidence(catalog.n_items), some_evidence(catalog.n_items, sign=-1.0)
     items = np.random.default_rng(3).permutation(catalog.n_items)[: 4 * 9].reshape(4, 9)
     clicks = Evidence.of_clicks(items, items % 3 == 0)
@@ -186,7 +197,7 @@ def test_evidence_taken_back_leaves_nothing_behind(name: str, catalog: Catalog) 
 @every_policy
 def test_additive_arrays_are_the_start_and_a_sum(name: str, catalog: Catalog) -> None:
     """What two pieces of evidence add to the start is what they add one after the other."""
-    policy, first = make_policy(name, catalog), some_evidence(catalog.n_items)
+    policy, first = make(name, catalog), some_evidence(catalog.n_items)
     second = Evidence.of_clicks(first.items[::-1].copy(), first.items % 2 == 0)
     start = policy.start(4)
     one, other = policy.update(start, first), policy.update(start, second)
@@ -198,7 +209,7 @@ def test_additive_arrays_are_the_start_and_a_sum(name: str, catalog: Catalog) ->
 
 @every_policy
 def test_what_was_not_seen_teaches_nothing(name: str, catalog: Catalog) -> None:
-    policy = make_policy(name, catalog)
+    policy = make(name, catalog)
     state = policy.update(policy.start(4), some_evidence(catalog.n_items))
     items = np.arange(12).reshape(4, 3)
     clicks = Evidence.of_clicks(items, items % 2 == 0)
@@ -253,7 +264,7 @@ BAD_OPTIONS: dict[str, dict[str, Any]] = {
     "c2ucb": {"ridge": 0.0, "entropy_weight": -1.0, "noise": 0.0, "exploration": -1.0, "vector_length": 0.0},
     "ec-bandit": {"prior": "flat", "prior_variance": 0.0, "vector_length": -1.0},
     "dc2b": {"alpha": 0.0, "prior": "flat", "prior_variance": -1.0, "vector_length": 0.0, "temperature": -1.0},
-    "dc2b-calibrated": {"diversity": 1.1, "temperature": -1.0},
+    "dc2b-calibrated": {"diversity": 1.1, "temperature": -1.0, "category_weight": 1.5},
     "ease": {"regularisation": 0.0},
 }
 
@@ -293,7 +304,7 @@ AVAILABLE = {
 @pytest.mark.parametrize("kind", AVAILABLE)
 def test_numbers_of_items_are_as_good_as_a_table(name: str, kind: str, catalog: Catalog) -> None:
     """One user by numbers, by a table of one row, and in a batch."""
-    policy, available = make_policy(name, catalog), AVAILABLE[kind]
+    policy, available = make(name, catalog), AVAILABLE[kind]
     state, table = policy.start(2), np.repeat(AVAILABLE[kind].table(), 2, axis=0)
     table[1] = ~table[1]
     for step in range(3):
@@ -310,21 +321,21 @@ def test_numbers_of_items_are_as_good_as_a_table(name: str, kind: str, catalog: 
 
 @every_policy
 def test_what_one_user_may_see_is_not_taken_for_a_batch(name: str, catalog: Catalog) -> None:
-    policy = make_policy(name, catalog)
+    policy = make(name, catalog)
     with pytest.raises(ValueError, match="pass a boolean table"):
         policy.select(policy.start(2), Available.of(catalog.n_items), 3, streams(2))
 
 
 @every_policy
 def test_available_of_another_catalog_is_refused(name: str, catalog: Catalog) -> None:
-    policy = make_policy(name, catalog)
+    policy = make(name, catalog)
     with pytest.raises(ValueError, match="119"):
         policy.select(policy.start(1), Available.of(119), 3, streams(1))
 
 
 @every_policy
 def test_matrices_of_a_state_are_symmetric_to_the_last_bit(name: str, catalog: Catalog) -> None:
-    policy = make_policy(name, catalog)
+    policy = make(name, catalog)
     state, available = policy.start(3), np.ones((3, catalog.n_items), dtype=bool)
     for step in range(3):
         slates = policy.select(state, available, 7, streams(3, step))

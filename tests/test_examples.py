@@ -54,7 +54,8 @@ def test_own_csv_files_become_a_service_that_learns() -> None:
     assert len(before) == len(after) == 4
     assert not set(before) & set(after)
     coffees = {"Americano", "Cortado", "Espresso", "Lungo", "Mocha", "Ristretto"}
-    assert coffees - set(before) <= set(after), "every coffee that is left comes next"
+    left = coffees - set(before)
+    assert len(left & set(after)) == min(len(left), 4), "the coffees that are left come next"
     assert told.rstrip().endswith("the service stopped with code 0")
 
 

@@ -225,7 +225,7 @@ def test_a_known_customer_gets_a_personal_slate_of_things_they_do_not_own(tmp_pa
     """Trained, recorded and served from the command line's files; the control is somebody nobody knows."""
     table = written(tmp_path / "likes.csv", "user_id,item_id", *(f"{user},{item}" for user, item in LIKES))
     url, out = f"sqlite:///{tmp_path / 's.db'}", tmp_path / "shop"
-    done = slatewise("train", "--interactions", table, "--out", out, "--store", url)
+    done = slatewise("train", "--interactions", table, "--out", out, "--record-in", url)
     assert done.exit_code == 0, done.output
     assert f"{len(LIKES):,} events imported" in done.output
     with Recommender(Catalog.load(out), store=url) as recommender:

@@ -43,7 +43,7 @@ def test_the_file_is_private_whatever_the_umask(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scopes", [[], ["root"], ["serve", "everything"]])
 def test_unknown_scopes(scopes: list[str]) -> None:
-    with pytest.raises(KeyFileError, match="serve, read, admin"):
+    with pytest.raises(KeyFileError, match="serve, read, items, admin"):
         new_key("x", scopes)
 
 

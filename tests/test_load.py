@@ -17,7 +17,17 @@ import pytest
 
 from benchmarks import serving_ablation
 from benchmarks.load import __main__ as load_main
-from benchmarks.load import baseline_app, closed_loop, compare, health_probe, load_test, open_loop, soak, sweeps
+from benchmarks.load import (
+    baseline_app,
+    closed_loop,
+    compare,
+    health_probe,
+    histories,
+    load_test,
+    open_loop,
+    soak,
+    sweeps,
+)
 from benchmarks.load.connection import LOST, Pool, Response, get, post
 from benchmarks.load.health_probe import Waits
 from benchmarks.load.load_test import Plan
@@ -173,6 +183,19 @@ def test_refusals_and_lost_connections_are_failures() -> None:
     assert refused.failures == {503: 40}
     assert refused.summary()["failed"] == 40
     assert run_open(Fake(hang_up=True), seconds=0.2).failures == {LOST: 40}
+
+
+def test_a_request_that_could_not_be_made_is_told_from_one_that_the_server_failed() -> None:
+    """A server that is late with slates leaves nothing to click on; it has refused nothing."""
+    requests = iter([REQUEST, None] * 20)
+
+    async def run() -> Record:
+        async with pool_of(Fake(status=503), 4) as pool:
+            return (await open_loop.run(pool, [Stream("all", 200.0, lambda: next(requests), ignore)], 0.2))[0]
+
+    record = asyncio.run(run())
+    assert record.failures == {503: 20, open_loop.NOT_SENT: 20}
+    assert (record.summary()["failed"], record.summary()["not_sent"]) == (40, 20)
 
 
 def test_a_generator_that_is_late_says_so() -> None:
@@ -371,6 +394,15 @@ def test_the_whole_load_test_on_a_small_scale() -> None:
         assert document[setting][0][name]["failed"] == 0, done.stderr
         assert document[setting][0][name]["max_ms"] > 0
     assert document["throughput"][0]["share"] > 0
+
+
+@pytest.mark.slow
+def test_a_long_history_next_to_others_on_a_small_scale() -> None:
+    done = run_load("histories", "--seconds", "1", "--history", "40")
+    rows = json.loads(done.stdout)["histories"]
+    assert [row[0] for row in rows] == list(histories.OPERATIONS)
+    assert {row[4] for row in rows} == {"0"}, done.stderr
+    assert [int(row[5]) > 0 for row in rows] == [False, *[True] * (len(rows) - 1)]
 
 
 @pytest.mark.slow

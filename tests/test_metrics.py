@@ -31,35 +31,31 @@ def random_categories(rng: np.random.Generator, n_items: int) -> NDArray[np.bool
     return rng.random((n_items, int(rng.integers(1, 5)))) < 0.4
 
 
+def random_vectors(rng: np.random.Generator, n_items: int) -> NDArray[np.float64]:
+    return rng.normal(size=(n_items, 2)) * (rng.random((n_items, 1)) < 0.7)
+
+
 @given(seed=SEEDS, most=st.integers(1, 6))
 @settings(max_examples=25, deadline=None)
 def test_per_user_is_what_loops_find(seed: int, most: int) -> None:
     rng = np.random.default_rng(seed)
-    records, categories = random_records(rng, 8, most), random_categories(rng, 8)
-    found = metrics.per_user(records, categories, CUT_OFFS)
+    records, categories, vectors = random_records(rng, 8, most), random_categories(rng, 8), random_vectors(rng, 8)
+    found = metrics.per_user(records, categories, CUT_OFFS, vectors)
     assert len(found) == 12
     for row in found.iter_rows(named=True):
         key = {name: row[name] for name in ("split", "policy", "user")}
-        expected = naive.user_metrics(records.filter(**key).to_dicts(), categories, CUT_OFFS)
+        expected = naive.user_metrics(records.filter(**key).to_dicts(), categories, CUT_OFFS, vectors)
         assert {name: row.get(name) for name in expected} == pytest.approx(expected, abs=1e-12)
-
-
-@given(seed=SEEDS, chunk=st.integers(1, 400))
-@settings(max_examples=20, deadline=None)
-def test_diversity_does_not_depend_on_chunks_to_the_bit(seed: int, chunk: int) -> None:
-    rng = np.random.default_rng(seed)
-    slates, categories = rng.integers(-1, 12, size=(9, 4)), random_categories(rng, 12)
-    whole = metrics.slate_diversity(slates, categories)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics, "NUMBERS_PER_CHUNK", chunk)
-        np.testing.assert_array_equal(metrics.slate_diversity(slates, categories), whole)
 
 
 def test_diversity_by_hand() -> None:
     categories = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]], dtype=bool)
     slates = np.array([[0, 1, 2], [3, 4, -1], [0, -1, -1]])
     found = metrics.slate_diversity(slates, categories)
-    np.testing.assert_allclose(found, [1 - 0.5 / 3, 1.0, np.nan])
+    np.testing.assert_allclose(found, [1 - 0.5 / 3, np.nan, np.nan])
+    vectors = np.array([[9.0, 0.0], [3.0, 4.0], [0.0, 1.0], [3.0, -4.0], [1.0, 0.0]])
+    found = metrics.slate_diversity(np.array([[0, 1, 3], [3, 4, -1], [1, 3, 2]]), categories, vectors)
+    np.testing.assert_allclose(found, [1 - (0.5 + 0.6 + 0.0) / 3, 0.4, 1.0])
 
 
 def shown(clicked: list[bool], size: int, **changes: object) -> pl.DataFrame:

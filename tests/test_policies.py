@@ -132,28 +132,36 @@ def test_dc2b_by_its_textbook(catalog: Catalog) -> None:
         available[0, expected] = False
 
 
-def test_calibrated_by_its_textbook(catalog: Catalog) -> None:
+@pytest.mark.parametrize("category_weight", [0.0, 0.4])
+def test_calibrated_by_its_textbook(catalog: Catalog, category_weight: float) -> None:
     """Bayesian linear regression with known noise, refitted from scratch; slates by loops over Jaccard similarities."""
-    policy = make_policy("dc2b-calibrated", catalog, diversity=0.6)
-    tastes = catalog.taste_vectors.astype(float)
+    policy = make_policy("dc2b-calibrated", catalog, diversity=0.6, category_weight=category_weight)
     rates = [sigma(value) for value in catalog.log_odds]
+    tastes, vectors = catalog.taste_vectors.astype(float), catalog.vectors.astype(float)
+    if category_weight:
+        wider = naive.with_categories(tastes, rates, catalog.categories, category_weight)
+        tastes = wider.astype(np.float32).astype(float)
+    rank = tastes.shape[1]
     noise = [max(p * (1 - p) - float(t @ t), 0.2 * p * (1 - p)) for p, t in zip(rates, tastes, strict=True)]
     favourites = sum(sorted(rates)[-10:]) / 10
     state, available = policy.start(1), everything()
     history: list[tuple[int, float]] = []
     for step in range(3):
-        precision = np.eye(DIM)
+        precision = np.eye(rank)
         for item, _ in history:
             precision += np.outer(tastes[item], tastes[item]) / noise[item]
-        shift = sum(((y - rates[i]) * tastes[i] / noise[i] for i, y in history), np.zeros(DIM))
+        shift = sum(((y - rates[i]) * tastes[i] / noise[i] for i, y in history), np.zeros(rank))
         theta = np.linalg.inv(precision) @ shift
         scores = np.array(rates) + tastes @ theta
         weight = (0.2 if step == 0 else 0.6) ** 2 * favourites
-        expected, _ = naive.overlap_greedy(scores, catalog.categories, available[0], 5, weight)
+        expected, _ = naive.overlap_greedy(scores, catalog.categories, available[0], 5, weight, vectors)
         slates = policy.select(state, available, 5, streams(step))
         assert slates.items[0].tolist() == expected
         np.testing.assert_allclose(slates.probability[0], np.clip(scores[expected], 0, 1), rtol=1e-9)
-        spread = [math.sqrt(tastes[i] @ np.linalg.inv(precision) @ tastes[i]) for i in expected]
+        strengths = catalog.rate_strengths
+        variances = [tastes[i] @ np.linalg.inv(precision) @ tastes[i] for i in expected]
+        of_rates = [rates[i] * (1 - rates[i]) / (strengths[i] + 1) for i in expected]
+        spread = [math.sqrt(sum(both)) for both in zip(variances, of_rates, strict=True)]
         np.testing.assert_allclose(slates.deviation[0], spread, rtol=1e-8)
         clicks = np.isin(slates.items, list(CLICKED))
         state = policy.update(state, Evidence.of_clicks(slates.items, clicks))
@@ -265,7 +273,7 @@ def test_another_diversity_shares_everything_prepared() -> None:
         state = plain.update(state, Evidence.of_clicks(expected.items, expected.items % 3 == 0))
     assert (policy.select(state, seen, 10, streams(2)).items != expected.items).any()
     assert (policy.diversity, other.diversity) == (0.5, 0.9)
-    for table in ("items", "rates", "noise", "category_sets"):
+    for table in ("vectors", "items", "rates", "noise", "category_sets"):
         assert vars(other)[table] is vars(policy)[table]
     with pytest.raises(ValueError, match=r"diversity is 1\.5"):
         policy.with_diversity(1.5)

@@ -121,7 +121,9 @@ def test_own_data_with_a_name_of_the_papers_is_not_taken_for_it(tmp_path: Path) 
     done = slatewise("reproduce", "table1", "--interactions", path, "--out", tmp_path / "größe", "--json")
     assert done.returncode == 0, done.stderr
     assert "942" not in done.stdout
-    few = slatewise("reproduce", "rounds", "--interactions", path, "--out", tmp_path / "x", "--workers", "1")
+    (tmp_path / "items.csv").write_text("item_id,categories\n" + "".join(f"i{item},A\n" for item in range(60)))
+    tables: list[str | Path] = ["--interactions", path, "--items", tmp_path / "items.csv"]
+    few = slatewise("reproduce", "rounds", *tables, "--out", tmp_path / "x", "--workers", "1")
     assert "shows 200 to each user" in few.stderr
 
 
@@ -194,7 +196,10 @@ def test_twenty_rounds_from_end_to_end(tmp_path: Path) -> None:
     users, items = np.nonzero(likes)
     rows = "".join(f"{user},{item}\n" for user, item in zip(users, items, strict=True))
     (tmp_path / "likes.csv").write_text("user_id,item_id\n" + rows)
-    command = ["--interactions", str(tmp_path / "likes.csv"), "--splits", "1", "--workers", "1"]
+    categories = "".join(f"{item},{'AB'[item % 2]}\n" for item in range(220))
+    (tmp_path / "items.csv").write_text("item_id,categories\n" + categories)
+    tables = ["--interactions", str(tmp_path / "likes.csv"), "--items", str(tmp_path / "items.csv")]
+    command = [*tables, "--splits", "1", "--workers", "1"]
     done = slatewise("reproduce", "rounds", *command, "--out", tmp_path / "out", "--json")
     assert done.returncode == 0, done.stderr
     rows_by_policy = {row["policy"]: row for row in json.loads(done.stdout)["rows"]}

@@ -1,10 +1,12 @@
 """`slatewise serve` as a process: how it starts, what it refuses, how it stops; nothing acknowledged is lost."""
 
 import json
+import os
 import re
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from typer.testing import CliRunner
 from slatewise.cli import app
 from slatewise.service.routes import ROUTES
 from slatewise.service.settings import Settings
+from slatewise.service.shared_directory import PREFIX, remove_abandoned, shared_directory, use
 from tests.conftest import ROOT
 from tests.support.postgres import throw_away_server
 from tests.support.serving import Server, key_file, small_catalog
@@ -220,10 +223,12 @@ def test_two_workers_on_postgresql_act_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workers_do_not_outlive_a_supervisor_that_was_killed(tmp_path: Path) -> None:
-    """kill -9 of the supervisor: both workers stop, and the port is free for the next."""
+def test_workers_do_not_outlive_a_supervisor_that_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kill -9 of the supervisor: both workers stop, the port is free for the next, and it cleans up."""
     small_catalog().save(tmp_path / "catalog")
     with throw_away_server() as database:
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         arguments = ["--store", database.url, "--workers", "2", "--port", str(free_port())]
         with Server(tmp_path, arguments) as server:
             assert server.process is not None
@@ -233,6 +238,27 @@ def test_workers_do_not_outlive_a_supervisor_that_was_killed(tmp_path: Path) -> 
             assert eventually(lambda: not any(one.is_running() and one.status() != "zombie" for one in family))
             assert server.logged().count('"stopped"') == 2
             socket.create_server(("127.0.0.1", server.port)).close()
+            assert len(list(tmp_path.glob(f"{PREFIX}*"))) == 1
+            remove_abandoned()
+            assert not list(tmp_path.glob(f"{PREFIX}*"))
+
+
+def test_a_directory_of_workers_is_removed_once_nobody_uses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that another server uses stays, and so does what a link leads to; the control is one that nobody uses."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / f"{PREFIX}link").symlink_to(tmp_path / "elsewhere")
+    with shared_directory() as first:
+        (first / "counter_1.db").touch()
+        with shared_directory() as second:
+            assert first.is_dir()
+            lock = use(second)
+        assert not second.exists()
+        os.close(lock)
+        (tmp_path / f"{PREFIX}abandoned").mkdir()
+        remove_abandoned()
+        assert sorted(one.name for one in tmp_path.iterdir()) == sorted(["elsewhere", first.name, f"{PREFIX}link"])
+    assert not first.exists()
 
 
 FAMILY = """

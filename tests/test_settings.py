@@ -76,7 +76,7 @@ def test_a_table_of_policies_with_options() -> None:
     settings = load_settings({})
     assert settings.policy_shares() == {
         "popular": PolicyShare("popular", 0.1),
-        "dc2b-calibrated": PolicyShare("dc2b-calibrated", 0.5),
+        "dc2b-calibrated": PolicyShare("dc2b-calibrated", 0.5, {"explore": 0.5}),
         "bold": PolicyShare("dc2b", 0.4, {"temperature": 0}),
     }
     small_catalog().save("catalog")
@@ -120,6 +120,29 @@ def test_mistakes_are_named(text: str, message: str) -> None:
     with pytest.raises(BadSettingsError) as caught:
         load_settings({})
     assert message in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        (
+            "SLATEWISE_HEADER_TIMEOUT",
+            "sets SLATEWISE_HEADER_TIMEOUT, which is no longer needed: request_timeout limits",
+        ),
+        ("slatewise_body_timeout", "sets slatewise_body_timeout, which is no longer needed: request_timeout limits"),
+        ("SLATEWISE_CHOOSER", "sets SLATEWISE_CHOOSER, which is no longer needed: slates are now chosen in threads"),
+    ],
+)
+def test_a_variable_of_an_earlier_version_is_refused(
+    variable: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables that never were settings are not ours to judge; that the settings load with one is the control."""
+    monkeypatch.setenv("SLATEWISE_URL", "http://127.0.0.1")
+    assert load_settings({"catalog": "c"}).request_timeout == 10.0
+    monkeypatch.setenv(variable, SECRET)
+    with pytest.raises(BadSettingsError, match=message) as caught:
+        load_settings({"catalog": "c"})
     assert SECRET not in str(caught.value)
 
 

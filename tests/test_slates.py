@@ -9,14 +9,25 @@ from numpy.typing import NDArray
 
 from slatewise import slates
 from slatewise.compiled import Kernel
-from slatewise.slates import Available, Choice, LinearItems, choose, greedy, item_vectors, kernels, pack_sets, rules
+from slatewise.slates import (
+    Available,
+    Choice,
+    LinearItems,
+    choose,
+    greedy,
+    item_vectors,
+    kernels,
+    pack_closed,
+    pack_sets,
+    rules,
+)
 from slatewise.slates import scores as forms
 from tests.support import naive
 
 Floats = NDArray[np.float64]
 SEEDS = st.integers(0, 2**32 - 1)
-RULES = ["top_k", "epsilon_greedy", "mmr", "largest_cosine", "dpp_greedy", "entropy_greedy", "overlap_greedy"]
-GREEDY = RULES[2:]
+GREEDY = ["mmr", "largest_cosine", "dpp_greedy", "entropy_greedy", "overlap_greedy", "similarity"]
+RULES = ["top_k", "epsilon_greedy", *GREEDY]
 
 
 def world(seed: int, n_items: int, dim: int, n_users: int = 3) -> tuple[Floats, Floats, NDArray[np.bool_]]:
@@ -53,8 +64,14 @@ def run(rule: str, scores: Floats, vectors: Floats, available: Available | NDArr
         "dpp_greedy": lambda: slates.dpp_greedy(scores, vectors, available, k),
         "entropy_greedy": lambda: slates.entropy_greedy(scores, vectors, available, k, (0.7, 0.5)),
         "overlap_greedy": lambda: slates.overlap_greedy(scores, sets, available, k, 0.4),
+        "similarity": lambda: choose(slates.table(scores), similarity(vectors), available, k),
     }
     return choices[rule]()
+
+
+def similarity(vectors: Floats, weight: float = 0.4) -> rules.Rule:
+    """Items with a coordinate above 1 have categories; others are compared by their vectors."""
+    return rules.overlap(pack_sets(vectors > 1), weight, item_vectors(vectors))
 
 
 def full_search(rule: str, scores: Floats, vectors: Floats, available: NDArray[np.bool_], k: int) -> naive.Slate:
@@ -65,6 +82,7 @@ def full_search(rule: str, scores: Floats, vectors: Floats, available: NDArray[n
         "dpp_greedy": lambda: naive.volume_greedy(scores, vectors, available, k),
         "entropy_greedy": lambda: naive.entropy_greedy(scores, vectors, available, k, (0.7, 0.5)),
         "overlap_greedy": lambda: naive.overlap_greedy(scores, vectors > 0.5, available, k, 0.4),
+        "similarity": lambda: naive.overlap_greedy(scores, vectors > 1, available, k, 0.4, vectors),
     }
     return twins[rule]()
 
@@ -385,6 +403,23 @@ def test_overlap_greedy_by_a_loop(seed: int, k: int, weight: float, n_categories
         assert_slate(choice, user, naive.overlap_greedy(scores[user], categories, available[user], k, weight))
 
 
+@given(SEEDS, st.integers(1, 15), st.floats(0, 2), st.sampled_from([1, 3, 20]))
+@settings(max_examples=60, deadline=None)
+def test_similarity_by_a_loop(seed: int, k: int, weight: float, dim: int) -> None:
+    scores, vectors, available = world(seed, n_items=150, dim=dim)
+    choice = choose(slates.table(scores), similarity(vectors, weight), available, k)
+    for user in range(3):
+        slate = naive.overlap_greedy(scores[user], vectors > 1, available[user], k, weight, vectors)
+        assert_slate(choice, user, slate)
+
+
+def test_vectors_of_items_that_all_have_categories_are_never_looked_at() -> None:
+    sets, vectors = pack_sets(np.ones((5, 2), dtype=bool)), np.full((5, 3), np.nan)
+    rule = rules.overlap(sets, 0.5, vectors)
+    assert rule.vectors.size == 0
+    assert rules.overlap(pack_sets(np.eye(5, 4, dtype=bool)), 0.5, vectors).vectors.shape == (5, 3)
+
+
 @pytest.mark.parametrize("weight", [0.3, 1.0])
 def test_overlaps_of_candidates_are_those_of_a_full_search(weight: float) -> None:
     """Nearly all items overlap, so that many of a block come into question at once; equal sets share their sum."""
@@ -393,6 +428,23 @@ def test_overlaps_of_candidates_are_those_of_a_full_search(weight: float) -> Non
     available = Available.of(400, excluded=[3, 70, 71], candidates=np.flatnonzero(random.random(400) < 0.7))
     choice = choose(slates.table(scores), rules.overlap(pack_sets(categories), weight), available, 30)
     assert_slate(choice, 0, naive.overlap_greedy(scores[0], categories, available.table()[0], 30, weight))
+
+
+@given(SEEDS, st.sampled_from([3, 64, 300, 1000]), st.sampled_from([0.02, 0.5, 0.98]))
+@settings(max_examples=30, deadline=None)
+def test_closed_items_are_those_that_a_table_marks(seed: int, n_items: int, share: float) -> None:
+    random = np.random.default_rng(seed)
+    is_open, excluded = random.random(n_items) < share, random.choice(n_items, 3, replace=False)
+    available = Available(n_items, np.sort(excluded), closed=pack_closed(is_open))
+    expected = is_open.copy()
+    expected[excluded] = False
+    np.testing.assert_array_equal(available.table()[0], expected)
+    items = LinearItems.of(random.normal(size=(n_items, 4)), np.zeros(n_items), base=np.zeros(n_items))
+    scores, rule = (
+        items.linear(random.normal(size=(1, 4))),
+        rules.overlap(pack_sets(random.random((n_items, 3)) < 0.5), 0.2),
+    )
+    assert_same(choose(scores, rule, available, 8), choose(scores, rule, expected[None], 8))
 
 
 def test_equal_categories_are_one_set() -> None:

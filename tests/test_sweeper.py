@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ from slatewise.recommender import Recommender
 from slatewise.recommender.expiry import MOST_COUNTED, PORTION
 from slatewise.service.metrics import Metrics
 from slatewise.service.sweeper import IDLE, INTERVAL, START_OVER, Sweeper, pause
-from slatewise.store import StoreDamagedError, open_store
+from slatewise.store import Store, StoreDamagedError, open_store
 from slatewise.store.memory import MemoryStore
+from slatewise.store.postgres import PostgresStore
 from slatewise.store.protocol import Transaction
+from tests.support.postgres import Server
 from tests.support.recommending import Clock, WrappedStore, make_catalog
 from tests.support.serving import local, written_at_once
-from tests.support.store_rows import slate
+from tests.support.store_rows import emptied, slate
 
 CATALOG = make_catalog(10)
 WAIT = 100.0
@@ -89,8 +92,7 @@ class World:
         self.store = QueueingStore(self.clock, seconds)
         self.recommender = Recommender(CATALOG, store=self.store, reward_wait=WAIT, clock=self.clock)
         self.metrics, self.created = Metrics(), 0
-        expired = self.recommender.expired_slates()
-        self.sweeper = Sweeper(expired, self.metrics, written_at_once(self.logged), self.clock)
+        self.sweeper = Sweeper(self.recommender, self.metrics, written_at_once(self.logged), self.clock)
 
     def add(self, number: int, age: float = 2 * WAIT) -> None:
         rows = [slate(f"u{self.created + at}", 0, created_at=self.clock.now - age) for at in range(number)]
@@ -256,3 +258,54 @@ def test_the_service_sweeps_while_it_runs(tmp_path: Path) -> None:
         text = service.client.loop.run_until_complete(asyncio.wait_for(live(), 30))
     assert "slatewise_expired_waiting " in text
     assert "slatewise_expired_oldest_seconds " in text
+
+
+# --- several processes on one store
+
+
+class CountingStore(WrappedStore):
+    """A store that counts the writes asked of it, and lets another process come in before the first."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.n_writes, self.meanwhile = 0, list[Callable[[], Any]]()
+
+    def write(self, job: Callable[[Transaction], Any]) -> Future[Any]:
+        while self.meanwhile:
+            self.meanwhile.pop()()
+        self.n_writes += 1
+        return super().write(job)
+
+
+def sweep_at_once(url: str) -> tuple[list[int], list[float]]:
+    """Let a second process sweep while the first is at it; return how many writes each asks for, how many it sees.
+
+    Then the second sweeps alone.
+    """
+    stores = [CountingStore(open_store(url)) for _ in range(2)]
+    recommenders = [Recommender(CATALOG, store=store, reward_wait=WAIT) for store in stores]
+    sweepers = [Sweeper(one, Metrics(), written_at_once(io.BytesIO())) for one in recommenders]
+    rows = [slate(f"u{number}", 0, created_at=time.time() - 2 * WAIT) for number in range(PORTION + 1)]
+    for row in rows[1:]:
+        stores[0].inner.write(methodcaller("add_slate", row)).result()
+    stores[0].meanwhile.append(sweepers[1].step)
+    sweepers[0].step()
+    seen = [sweeper.figures()["waiting"] for sweeper in sweepers]
+    stores[0].inner.write(methodcaller("add_slate", rows[0])).result()
+    sweepers[1].step()
+    for recommender in recommenders:
+        recommender.close()
+    return [store.n_writes for store in stores], seen
+
+
+def test_of_several_processes_one_sweeps_at_a_time(postgres_server: Server) -> None:
+    """The other one leaves the same slates alone, and still knows how many there are."""
+    assert sweep_at_once(emptied(postgres_server)) == ([PORTION, 1], [PORTION, PORTION])
+
+
+def test_processes_that_do_not_take_turns_do_the_same_work_twice(
+    postgres_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control."""
+    monkeypatch.setattr(PostgresStore, "sweeping", lambda _: nullcontext(True))
+    assert sweep_at_once(emptied(postgres_server))[0] == [PORTION, PORTION + 1]

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.load [load | soak | sweeps | compare]`: the service under load, alone or against others."""
+"""`python -m benchmarks.load [load | soak | sweeps | histories | compare]`: the service under load."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.load import compare, load_test, soak, sweeps
+from benchmarks.load import compare, histories, load_test, soak, sweeps
 from benchmarks.load.compare import run_loop
 from benchmarks.load.load_test import Plan, Row
 from benchmarks.load.server import SQLITE, Launch, save_catalog_with
@@ -75,10 +75,17 @@ def _sweeps(given: argparse.Namespace, directory: Path) -> Outcome:
     return {"sweeps": runs}, *sweeps.outcome(plan, runs)
 
 
+def _histories(given: argparse.Namespace, directory: Path) -> Outcome:
+    plan = Plan(given.slates or 50.0, seconds=given.seconds or 5.0)
+    table = histories.measure(plan, _launch(given, directory), directory, given.history, _note)
+    return {"histories": table.rows}, table, True
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace, Path], Outcome]] = {
     "load": _load,
     "soak": _soak,
     "sweeps": _sweeps,
+    "histories": _histories,
     "compare": _compare,
 }
 
@@ -102,9 +109,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
     parser.add_argument("command", nargs="?", default="load", choices=list(COMMANDS))
-    parser.add_argument("--slates", type=float, help="per second: 300; 150 in soak, sweeps and compare")
+    parser.add_argument("--slates", type=float, help="per second: 300; 150 in soak, sweeps, compare; 50 in histories")
     parser.add_argument("--feedbacks", type=float, help="per second: 500; 250 in soak and compare, 15 in sweeps")
-    parser.add_argument("--seconds", type=float, help="of each measurement: load 20, sweeps 30, compare 10, soak 600")
+    parser.add_argument("--seconds", type=float, help="of each: load 20, sweeps 30, histories 5, compare 10, soak 600")
     parser.add_argument("--hours", type=float, default=0.0, help="of the soak, instead of --seconds")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--clients", type=int, default=32, help="that send as fast as they can")
@@ -116,6 +123,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--directory", type=Path, help="where the stores are put; by default where temporary files go")
     parser.add_argument("--expired", type=int, default=75_000, help="for sweeps: slates that expired before the start")
+    parser.add_argument("--history", type=int, default=5_000, help="for histories: slates of one person")
     parser.add_argument("--append", type=Path, help="a Markdown file that the result is appended to")
     parser.add_argument("--json", action="store_true", help="print one JSON document with every run")
     given = parser.parse_args(arguments)

@@ -27,6 +27,7 @@ FIGURES = {
     "health_max_ms": "/health/live: longest, ms",
     "generator_late_ms": "generator: longest delay, ms",
     "failed": "failed",
+    "not_sent": "feedbacks not sent: their slates were late",
 }
 
 Runs = Mapping[str, Sequence[Mapping[str, float]]]
@@ -70,7 +71,8 @@ async def measure(plan: Plan, launch: Launch, directory: Path) -> dict[str, floa
         "health_p99_ms": mixed[HEALTH]["p99_ms"],
         "health_max_ms": mixed[HEALTH]["max_ms"],
         "generator_late_ms": max(stream["sent_late_ms"] for stream in streams),
-        "failed": throughput.failed + sum(stream["failed"] for stream in streams),
+        "failed": throughput.failed + sum(stream["failed"] for stream in streams) - mixed[FEEDBACKS]["not_sent"],
+        "not_sent": mixed[FEEDBACKS]["not_sent"],
     }
 
 

@@ -12,18 +12,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
 
-from benchmarks.load.connection import LOST, Pool, Response
+from benchmarks.load.connection import Pool, Response
 
 GRACE_SECONDS = 10.0
 """How long responses that are still missing at the end are waited for."""
 SHORTEST_SLEEP = 0.001
 """The timers of an event loop count milliseconds; a shorter sleep would spin and take a core from the server."""
+NOT_SENT = -1
+"""The status of a request that could not be made."""
 SHARES = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999, "max_ms": 1.0}
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Requests of one kind at a constant rate; a request that cannot be made (None) counts as failed."""
+    """Requests of one kind at a constant rate; one that cannot be made (None) is not sent, and counts as failed."""
 
     name: str
     rate: float
@@ -55,12 +57,16 @@ class Record:
         self.stream.on_response(response)
 
     def summary(self) -> dict[str, float]:
-        """Return rates and percentiles, in milliseconds; a request without a response counts as failed."""
+        """Return rates and percentiles, in milliseconds; a request without a response counts as failed.
+
+        `not_sent` is the part of the failed requests that the server has never seen.
+        """
         ascending = sorted(self.latencies) or [float("inf")]
         return {
             "rate": self.stream.rate,
             "answered": len(self.latencies),
             "failed": self.wanted - len(self.latencies),
+            "not_sent": self.failures.get(NOT_SENT, 0),
             **{name: round(1000 * percentile(ascending, share), 2) for name, share in SHARES.items()},
             "sent_late_ms": round(1000 * self.sent_late, 2),
         }
@@ -104,7 +110,7 @@ async def _send(pool: Pool, record: Record, started: float) -> None:
         record.sent_late = max(record.sent_late, -early)
         request, on_response = record.stream.request(), partial(record.add, due, started)
         if request is None:
-            on_response(Response(LOST, b""))
+            on_response(Response(NOT_SENT, b""))
         else:
             pool.send(request, on_response)
 

@@ -1,13 +1,21 @@
 """What a service has learned about its users, against the log."""
 
+import time
 from collections.abc import Iterable
 
 from slatewise.catalog import Catalog
-from slatewise.recommender import Recommender, state_codec
+from slatewise.recommender import PolicyShare, Recommender, state_codec
+from slatewise.service.settings import Settings
 from slatewise.store import Store, open_store
 from tests.support.recommending import folded, loaded_profile
 from tests.support.served import Caller
 
+SERVED = {
+    "dc2b-calibrated": PolicyShare("dc2b-calibrated", options={"explore": Settings.model_fields["explore"].default})
+}
+"""The policy as a service has it by default."""
+RATES_SETTLE = 2.5
+"""Seconds after which a service has published what it has learned about items."""
 LARGEST_DIFFERENCE = 1e-9
 LARGEST_DIFFERENCE_SERVED = 1e-6
 
@@ -17,12 +25,15 @@ def wrong_beliefs(caller: Caller, url: str, catalog: Catalog, users: Iterable[st
 
     Reads the store next to the running service.
     """
-    with Recommender(catalog, store=open_store(url, read_only=True)) as reader:
+    with Recommender(catalog, SERVED, store=open_store(url, read_only=True)) as reader:
         stored = dict(reader.verify())
-        problems = {
-            user: stored.get(user) or misread(reader, user) or misserved(caller, reader, user) for user in users
-        }
-    return [f"{user}: {problem}" for user, problem in problems.items() if problem]
+        problems = {user: stored.get(user) or misread(reader, user) for user in users}
+        missed = {user: misserved(caller, reader, user) for user, problem in problems.items() if not problem}
+        if any(missed.values()):  # perhaps the service has published rates since
+            time.sleep(RATES_SETTLE)
+            reader.learn_rates()
+            missed = {user: problem and misserved(caller, reader, user) for user, problem in missed.items()}
+    return [f"{user}: {problem}" for user, problem in (problems | missed).items() if problem]
 
 
 def misread(recommender: Recommender, user: str) -> str | None:

@@ -66,15 +66,30 @@ def largest_cosine(scores: Floats, vectors: Floats, available: NDArray[np.bool_]
 
 
 def overlap_greedy(
-    scores: Floats, categories: NDArray[np.bool_], available: NDArray[np.bool_], k: int, weight: float
+    scores: Floats,
+    categories: NDArray[np.bool_],
+    available: NDArray[np.bool_],
+    k: int,
+    weight: float,
+    vectors: Floats | None = None,
 ) -> Slate:
-    """Score minus weight times every Jaccard similarity with what was chosen before."""
-    sets = [{int(name) for name in np.flatnonzero(row)} for row in categories]
+    """Score minus weight times every similarity with what was chosen before; what is unknown counts nothing."""
+    known = np.zeros((len(categories), 1)) if vectors is None else vectors
 
     def gain(slate: list[int], item: int) -> float:
-        return float(scores[item] - weight * sum(jaccard(sets[item], sets[other]) for other in slate))
+        return float(scores[item] - weight * sum(similarity(categories, known, item, other) or 0.0 for other in slate))
 
     return greedy(available, k, gain)
+
+
+def similarity(categories: NDArray[np.bool_], vectors: Floats, item: int, other: int) -> float | None:
+    """Jaccard of the categories if both items have some, else the cosine of the vectors, not below 0; None: unknown."""
+    ours, theirs = ({int(name) for name in np.flatnonzero(categories[number])} for number in (item, other))
+    if ours and theirs:
+        return jaccard(ours, theirs)
+    if not (vectors[item].any() and vectors[other].any()):
+        return None
+    return max(0.0, cosine(vectors[item], vectors[other]))
 
 
 def cosine(left: Floats, right: Floats) -> float:
@@ -237,6 +252,15 @@ def add_evidence(
     return precision, shift
 
 
+def with_categories(tastes: Floats, rates: list[float], categories: NDArray[np.bool_], weight: float) -> Floats:
+    """Each taste vector, and one more number per category: weight·√(μ(1 − μ)) over the root of how many it has."""
+    rows = []
+    for taste, rate, owned in zip(tastes, rates, categories, strict=True):
+        part = weight * math.sqrt(rate * (1 - rate)) / math.sqrt(max(1, sum(owned)))
+        rows.append([*taste, *(part if has else 0.0 for has in owned)])
+    return np.array(rows)
+
+
 def uniform(seed: int, user: int, step: int, count: int) -> list[float]:
     """One user's stream of random numbers with Python's own integers: SplitMix64 from a mixed start."""
     whole, golden = 2**64, 0x9E3779B97F4A7C15
@@ -279,15 +303,15 @@ def jaccard(left: set[int], right: set[int]) -> float:
     return len(left & right) / len(left | right) if left | right else 0.0
 
 
-def slate_distance(slate: list[int], categories: NDArray[np.bool_]) -> float | None:
-    """Mean of 1 − Jaccard over unordered pairs; nothing for a slate without pairs."""
-    sets = [{int(name) for name in np.flatnonzero(categories[item])} for item in slate]
-    distances = [1 - jaccard(left, right) for left, right in itertools.combinations(sets, 2)]
-    return sum(distances) / len(distances) if distances else None
+def slate_distance(slate: list[int], categories: NDArray[np.bool_], vectors: Floats) -> float | None:
+    """Mean of 1 − similarity over the unordered pairs that can be compared; nothing for a slate without such pairs."""
+    found = [similarity(categories, vectors, *pair) for pair in itertools.combinations(slate, 2)]
+    known = [similar for similar in found if similar is not None]
+    return 1 - sum(known) / len(known) if known else None
 
 
 def user_metrics(
-    shown: list[dict[str, int]], categories: NDArray[np.bool_], cut_offs: tuple[int, ...]
+    shown: list[dict[str, int]], categories: NDArray[np.bool_], cut_offs: tuple[int, ...], vectors: Floats
 ) -> dict[str, float | None]:
     """Precision and diversity of one user from records with round, position, item and clicked."""
     shown = sorted(shown, key=lambda record: (record["round"], record["position"]))
@@ -296,7 +320,7 @@ def user_metrics(
     distances = []
     for number in sorted({record["round"] for record in shown}):
         slate = [record["item"] for record in shown if record["round"] == number]
-        distances.append(slate_distance(slate, categories))
+        distances.append(slate_distance(slate, categories, vectors))
     known = [distance for distance in distances if distance is not None]
     measured["diversity"] = sum(known) / len(known) if known else None
     return measured

@@ -17,7 +17,7 @@ from slatewise.recommender.profile import UserProfile, learn_everything
 from slatewise.recommender.served_catalog import ServedPolicy
 from slatewise.store import Store
 from slatewise.store.protocol import BeliefRecord, Transaction
-from slatewise.store.records import CLOSED, EventRecord, FeedbackRecord, ItemId, SlateRecord
+from slatewise.store.records import CLOSED, OPEN, EventRecord, FeedbackRecord, ItemId, SlateRecord
 
 Job = Callable[[Any], Any]
 
@@ -88,21 +88,37 @@ def stored_belief(recommender: Recommender, user: str) -> BeliefRecord:
 
 
 def folded(recommender: Recommender, user: str, policy: ServedPolicy, before: float = float("inf")) -> State:
-    """The slow twin of every belief: what slates and events before a number teach, one after the other."""
+    """The slow twin of every belief: what slates and events before a number teach, one after the other.
+
+    Slates after an open one wait for it. Policies that are not additive learn the events before a slate together.
+    """
     slates, feedback, events = recommender.store.read(
         lambda t: (t.slates_of(user), t.feedback_of(user), t.events_of(user))
     )
     entries: list[tuple[float, Evidence, bool]] = []
-    for number in range(len(slates) + 1):
-        ordered = sorted(events, key=lambda event: (event.at, event.event_id))
-        if number < before:
-            here = [event for event in ordered if event.position == number]
-            entries += [(event.at, event_evidence(recommender, policy, event), True) for event in here]
-        if number < min(before, len(slates)) and slates[number].status == CLOSED:
-            said = [event for event in feedback if event.slate_id == slates[number].slate_id]
-            evidence = slate_evidence(recommender, policy, slates[number], said)
-            entries += [(slates[number].created_at, evidence, False)] if said else []
+    ordered = sorted(events, key=lambda event: (event.position, event.at, event.event_id))
+    waiting = [event for event in ordered if event.position < before]
+    first_open = next((slate.number for slate in slates if slate.status == OPEN), len(slates))
+    for slate in slates[: int(min(before, first_open))]:
+        if slate.status == CLOSED:
+            entries += event_entries(recommender, policy, [one for one in waiting if one.position <= slate.number])
+            waiting = [one for one in waiting if one.position > slate.number]
+            said = [event for event in feedback if event.slate_id == slate.slate_id]
+            evidence = slate_evidence(recommender, policy, slate, said)
+            entries += [(slate.created_at, evidence, False)] if said else []
+    entries += event_entries(recommender, policy, waiting)
     return fold(policy, entries)
+
+
+def event_entries(
+    recommender: Recommender, policy: ServedPolicy, events: list[EventRecord]
+) -> list[tuple[float, Evidence, bool]]:
+    """What the events between two slates teach."""
+    entries = [(event.at, event_evidence(recommender, policy, event), True) for event in events]
+    if policy.policy.additive or not entries:
+        return entries
+    arrays = [[getattr(one, name) for _, one, _ in entries] for name in ("items", "value", "weight", "examined")]
+    return [(max(at for at, _, _ in entries), Evidence(*(np.hstack(parts) for parts in arrays)), True)]
 
 
 def fold(policy: ServedPolicy, entries: list[tuple[float, Evidence, bool]]) -> State:

@@ -17,13 +17,13 @@ import httpx
 
 import slatewise
 from slatewise.recommender import Recommender
-from slatewise.service import server
+from slatewise.service import app, server
 from slatewise.service.settings import Settings
 from tests.support.serving import small_catalog
 
 PACKAGE = str(Path(slatewise.__file__).parent)
-SWEEPER = "slatewise-sweeper"
-"""The thread that closes expired slates; it belongs to no request."""
+BACKGROUND = {"slatewise-sweeper", "slatewise-items"}
+"""The threads that close expired slates and follow changes of items; they belong to no request."""
 SETTLE_SECONDS = 0.3
 """What happens after a response, such as the line in the log, belongs to its request."""
 
@@ -37,7 +37,7 @@ class Profile:
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         code = frame.f_code
-        if threading.current_thread().name == SWEEPER:
+        if threading.current_thread().name in BACKGROUND:
             return
         if self.is_recording and event == "call" and code.co_filename.startswith(PACKAGE):
             self.files.add(os.path.relpath(code.co_filename, PACKAGE))
@@ -65,6 +65,7 @@ def main(directory: Path) -> None:
     catalog.save(directory / "catalog")
     settings = Settings(catalog=directory / "catalog", keys=directory / "keys.json", port=0)
     Recommender(catalog).recommend("ann")  # compiles the kernels before the profile slows everything down
+    app.LEARN_RATES_EVERY = 3600.0  # what is learned from everyone in the background belongs to no request
     profile, listener = Profile(), server.listen(settings)
     threading.Thread(target=visit, args=(profile, Client(listener.getsockname()[1])), daemon=True).start()
     threading.setprofile(profile)

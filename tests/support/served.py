@@ -19,9 +19,7 @@ from typing import Any, Self
 from unittest.mock import patch
 from urllib.parse import quote
 
-from slatewise.catalog import Catalog
-from slatewise.recommender import Recommender
-from slatewise.service.server import listen, run_server
+from slatewise.service.server import listen, make_recommender, run_server
 from slatewise.service.settings import load_settings
 from slatewise.store import Store, open_store, sqlite, sqlite_checkpoints, sqlite_writer
 from slatewise.store.sqlite import SqliteStore
@@ -112,7 +110,7 @@ def serve(place: Place, way: str) -> None:
         patch.object(sqlite, "SqliteWriter", HastyWriter).start()
     settings = load_settings({"catalog": place.catalog, "port": place.port, "rate": 0.0})
     store = WAYS[way](open_store(place.store))
-    run_server(settings, listen(settings), Recommender(Catalog.load(place.catalog), store=store))
+    run_server(settings, listen(settings), make_recommender(settings, store))
 
 
 @dataclass
