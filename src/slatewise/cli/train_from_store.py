@@ -14,11 +14,11 @@ from slatewise.catalog.versions import current_version, promote
 from slatewise.cli.console import amounts, steps, tell
 from slatewise.cli.store import existing, reporting_errors
 from slatewise.cli.train import Loop, Source, load_source, train_catalog
-from slatewise.crowd import CrowdFit, CrowdLog, Verdict, compare, refit
-from slatewise.crowd.fit import ROUNDS
-from slatewise.crowd.gate import WINDOW_SHARE, WINDOW_SLATES
-from slatewise.recommender.crowd_log import read_crowd_log
+from slatewise.recommender.interaction_log import read_interaction_log
 from slatewise.recommender.rules import LearningRules
+from slatewise.retraining import FitOptions, InteractionLog, Verdict, compare, refit
+from slatewise.retraining.fit import ROUNDS
+from slatewise.retraining.gate import WINDOW_SHARE, WINDOW_SLATES
 from slatewise.store import Store
 from slatewise.store.records import ItemRecord
 
@@ -45,7 +45,7 @@ def train_from_store(out: Path, source: Source, settings: dict[str, Any], loop: 
         start = replace(start, catalog=_with_listed(start.catalog, listed))
         _tell_unknown(start.catalog, log)
         until = log.time_of_last(WINDOW_SHARE, WINDOW_SLATES) if loop.gate and serving is not None else math.inf
-        fit = CrowdFit(loop.half_life or math.inf, rules.half_life, min(until, time.time()))
+        fit = FitOptions(loop.half_life or math.inf, rules.half_life, min(until, time.time()))
         with steps("learning from the log", ROUNDS) as count_round:
             fitted = refit(start.catalog, log.before(until), fit, count_round)
         learned = _described(log.before(until), fit, start)
@@ -60,7 +60,7 @@ def train_from_store(out: Path, source: Source, settings: dict[str, Any], loop: 
     return _result(out, candidate, sha256, verdict)
 
 
-def _read(out: Path, loop: Loop) -> tuple[CrowdLog, LearningRules, list[ItemRecord]]:
+def _read(out: Path, loop: Loop) -> tuple[InteractionLog, LearningRules, list[ItemRecord]]:
     """Read the log by the rules of the service, and its item table."""
     from slatewise.service.settings import load_settings
     from slatewise.store import open_store
@@ -72,7 +72,7 @@ def _read(out: Path, loop: Loop) -> tuple[CrowdLog, LearningRules, list[ItemReco
         if not n_users:
             raise ValueError("the store is empty; nobody has asked for a slate or done anything yet")
         with amounts("reading the log", n_users) as count:
-            log = read_crowd_log(store, rules, lambda: count(1))
+            log = read_interaction_log(store, rules, lambda: count(1))
         listed = _listed(store)
     if not len(log.items):
         raise ValueError("nobody has reacted to a slate, liked or bought anything yet; there is nothing to learn from")
@@ -112,7 +112,7 @@ def _serving(out: Path) -> Catalog | None:
     return Catalog.load(out) if (out / "catalog.json").exists() else None
 
 
-def _start(out: Path, source: Source, settings: dict[str, Any], log: CrowdLog) -> Start:
+def _start(out: Path, source: Source, settings: dict[str, Any], log: InteractionLog) -> Start:
     """Return the catalog to start from: from data, or the one that the catalog in use started from itself.
 
     Starting from the catalog in use would count the same log again in every training.
@@ -131,7 +131,7 @@ def _start(out: Path, source: Source, settings: dict[str, Any], log: CrowdLog) -
     return start
 
 
-def _tell_unknown(catalog: Catalog, log: CrowdLog) -> None:
+def _tell_unknown(catalog: Catalog, log: InteractionLog) -> None:
     """Tell how many items of the log the catalog does not have; refuse one that has none of them."""
     numbers = log.numbered(catalog)
     unknown = len(set(log.items[numbers < 0].tolist()))
@@ -144,7 +144,7 @@ def _tell_unknown(catalog: Catalog, log: CrowdLog) -> None:
         tell(f"note: {unknown:,} of {len(log.item_ids):,} items of the log are not in the catalog and teach nothing")
 
 
-def _likes(log: CrowdLog) -> "Dataset":
+def _likes(log: InteractionLog) -> "Dataset":
     """Return what people of the log liked, as a data set."""
     import polars as pl
 
@@ -157,7 +157,7 @@ def _likes(log: CrowdLog) -> "Dataset":
     return Dataset.from_frames(pl.DataFrame({"user_id": people, "item_id": items}), name="the log of a service")
 
 
-def _described(log: CrowdLog, fit: CrowdFit, start: Start) -> dict[str, Any]:
+def _described(log: InteractionLog, fit: FitOptions, start: Start) -> dict[str, Any]:
     described: dict[str, Any] = {"people": log.n_people, "slates": log.n_slates, "observations": len(log.items)}
     described["until"] = float(log.at.max(initial=0.0))
     if math.isfinite(fit.half_life):

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
 from slatewise.catalog.embeddings import BprSettings
-from slatewise.crowd import CrowdFit, LogBuilder, refit
 from slatewise.data.dataset import DataError, Dataset
 from slatewise.evidence import Evidence
 from slatewise.policies.calibrated import Calibrated
 from slatewise.randomness import Streams, user_keys
 from slatewise.report import Section
 from slatewise.report.living_figure import living_figure, living_table
+from slatewise.retraining import FitOptions, LogBuilder, refit
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -122,7 +122,7 @@ class Service:
         """Train again, if this service does."""
         if self.arm in (RETRAINED, TOLD):
             self.start = self._with_new_items(self.start, now)
-            self._serve(refit(self.start, self.log.log(), CrowdFit(most_people=float("inf"))))
+            self._serve(refit(self.start, self.log.log(), FitOptions(most_people=float("inf"))))
         elif self.arm == ORACLE:
             self._serve(self.history.train(self.history.came_before(now)))
 

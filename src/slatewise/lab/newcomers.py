@@ -36,20 +36,20 @@ NEW_SHARE, LONG = 0.02, 20
 EXPLORE = (0.0, 0.25, 0.5, 1.0)
 GOOD = 0.9
 """A new item is good if more training users like it than this share of the other items; training does not know."""
-LARGEST_CROWD = 1_000
+MAX_VISITORS = 1_000
 Results = pl.DataFrame
 """One row per split and kind of knowledge or amount of exploring."""
 
 
 @dataclass(frozen=True, eq=False)
-class Crowd:
+class Visitors:
     """People with what they like of a catalog's items (n_users, n_items), and keys for their random numbers."""
 
     liked: Booleans
     keys: NDArray[np.uint64]
 
     @classmethod
-    def of(cls, people: Dataset, order: Integers) -> "Crowd":
+    def of(cls, people: Dataset, order: Integers) -> "Visitors":
         """Return the people of a data set; column n of what they like is item order[n]."""
         liked = np.zeros((people.n_users, people.n_items), dtype=bool)
         liked[people.users, people.items] = True
@@ -82,14 +82,14 @@ def knowing(training: Dataset, test: Dataset, seed: int) -> dict[str, float]:
     """Return P@10 among hidden items by what is known of them."""
     order, n_warm = hide(training.n_items, HIDDEN_SHARE, seed)
     policy = Calibrated(with_newcomers(training, order, n_warm), diversity=0.0)
-    people = Crowd.of(test, order)
+    people = Visitors.of(test, order)
     is_warm = np.arange(len(order)) < n_warm
     state = warm(policy, people, is_warm, seed)
     found = {"nothing": float(people.liked[:, ~is_warm].mean()), "content": precision(policy, state, people, ~is_warm)}
-    crowd = Crowd.of(_some(training), order)
-    tastes = warm(policy, crowd, is_warm, seed)
+    visitors = Visitors.of(_some(training), order)
+    tastes = warm(policy, visitors, is_warm, seed)
     for count in IMPRESSIONS:
-        shown = policy.with_rates(policy.current.after(impressions(policy, tastes, crowd, (n_warm, count, seed))))
+        shown = policy.with_rates(policy.current.after(impressions(policy, tastes, visitors, (n_warm, count, seed))))
         found[f"{count} impressions"] = precision(shown, state, people, ~is_warm)
     trained = Calibrated(train(take_items(training, order)), diversity=0.0)
     found["trained"] = precision(trained, warm(trained, people, is_warm, seed), people, ~is_warm)
@@ -99,7 +99,7 @@ def knowing(training: Dataset, test: Dataset, seed: int) -> dict[str, float]:
 def exploring(training: Dataset, test: Dataset, seed: int) -> list[dict[str, Any]]:
     """Return for each amount of exploring P@50 in a catalog that grows, and the share of good new items found."""
     order, n_warm = hide(training.n_items, NEW_SHARE * ROUNDS, seed)
-    catalog, people = with_newcomers(training, order, n_warm), Crowd.of(test, order)
+    catalog, people = with_newcomers(training, order, n_warm), Visitors.of(test, order)
     likes = np.bincount(training.items, minlength=training.n_items)[order] / training.n_users
     threshold = float(np.quantile(likes[:n_warm], GOOD))
     is_good = likes[n_warm:] >= threshold
@@ -111,7 +111,7 @@ def exploring(training: Dataset, test: Dataset, seed: int) -> list[dict[str, Any
     return rows
 
 
-def live(policy: Calibrated, people: Crowd, n_warm: int, seed: int) -> tuple[NDArray[np.float64], Rates]:
+def live(policy: Calibrated, people: Visitors, n_warm: int, seed: int) -> tuple[NDArray[np.float64], Rates]:
     """Let everybody react to slates while items arrive and rates are learned; return the click rate by round."""
     n_users, n_items = people.liked.shape
     arrival = np.concatenate([np.zeros(n_warm), np.arange(n_items - n_warm) * ROUNDS // (n_items - n_warm)])
@@ -176,7 +176,7 @@ def take_items(dataset: Dataset, items: Integers) -> Dataset:
     )
 
 
-def warm(policy: Calibrated, people: Crowd, is_warm: Booleans, seed: int) -> State:
+def warm(policy: Calibrated, people: Visitors, is_warm: Booleans, seed: int) -> State:
     """Return what is known about people after five slates of the items that were there before."""
     available = np.tile(is_warm, (len(people.liked), 1))
     state = policy.start(len(people.liked))
@@ -187,30 +187,30 @@ def warm(policy: Calibrated, people: Crowd, is_warm: Booleans, seed: int) -> Sta
     return state
 
 
-def impressions(policy: Calibrated, state: State, crowd: Crowd, numbers: tuple[int, int, int]) -> RateEvidence:
-    """Show every new item to so many people of the crowd, drawn at random."""
+def impressions(policy: Calibrated, state: State, visitors: Visitors, numbers: tuple[int, int, int]) -> RateEvidence:
+    """Show every new item to so many people, drawn at random."""
     n_warm, count, seed = numbers
-    random, n_users = np.random.default_rng([seed, count]), len(crowd.liked)
-    new = np.arange(n_warm, crowd.liked.shape[1])
+    random, n_users = np.random.default_rng([seed, count]), len(visitors.liked)
+    new = np.arange(n_warm, visitors.liked.shape[1])
     seen_by = np.argpartition(random.random((len(new), n_users)), min(count, n_users - 1), axis=1)[:, :count]
     items = np.repeat(new[:, None], seen_by.shape[1], axis=1)
     mean = np.linalg.solve(state["precision"], state["shift"][..., None])[..., 0]
     explained = np.einsum("icd,id->ic", mean[seen_by], policy.tastes_now[new].astype(np.float64))
-    clicked = crowd.liked[seen_by, items].astype(np.float64)
-    nothing = RateEvidence.nothing(crowd.liked.shape[1])
+    clicked = visitors.liked[seen_by, items].astype(np.float64)
+    nothing = RateEvidence.nothing(visitors.liked.shape[1])
     return nothing.added(items, np.ones(items.shape), clicked, explained)
 
 
-def precision(policy: Calibrated, state: State, people: Crowd, is_offered: Booleans) -> float:
+def precision(policy: Calibrated, state: State, people: Visitors, is_offered: Booleans) -> float:
     """Return P@10 of the next slate if only some items are offered."""
     available = np.tile(is_offered, (len(people.liked), 1))
     return float(people.react(policy.select(state, available, K, Streams(0, people.keys, ROUNDS))).value.mean())
 
 
 def _some(training: Dataset) -> Dataset:
-    if training.n_users <= LARGEST_CROWD:
+    if training.n_users <= MAX_VISITORS:
         return training
-    return training.take(np.linspace(0, training.n_users - 1, LARGEST_CROWD).astype(np.int64))
+    return training.take(np.linspace(0, training.n_users - 1, MAX_VISITORS).astype(np.int64))
 
 
 def summary(results: Results) -> list[dict[str, Any]]:

@@ -7,13 +7,13 @@ import numpy as np
 from slatewise.belief import LinearModel
 from slatewise.belief.linear_algebra import add_item, cholesky, product, solve_lower, solve_upper, write_identity
 from slatewise.compiled import compiled
-from slatewise.crowd.log import Booleans, CrowdLog, Floats, Integers
+from slatewise.retraining.log import Booleans, Floats, Integers, InteractionLog
 
 SECONDS_PER_DAY = 86_400.0
 LEAST_PROBABILITY = 0.001
 
 
-def predict(log: CrowdLog, items: Integers, model: LinearModel, half_life: float = math.inf) -> Floats:
+def predict(log: InteractionLog, items: Integers, model: LinearModel, half_life: float = math.inf) -> Floats:
     """Return the probability that each seen item is liked (n_observations,), from the person's earlier steps only.
 
     Items are numbered as in the model, −1 for those that it does not have. half_life is the one of beliefs, in days.
@@ -24,7 +24,9 @@ def predict(log: CrowdLog, items: Integers, model: LinearModel, half_life: float
     return np.clip(likes, LEAST_PROBABILITY, 1.0 - LEAST_PROBABILITY)
 
 
-def tastes(log: CrowdLog, items: Integers, model: LinearModel, half_life: float = math.inf) -> tuple[Floats, Floats]:
+def tastes(
+    log: InteractionLog, items: Integers, model: LinearModel, half_life: float = math.inf
+) -> tuple[Floats, Floats]:
     """Return each person's mean taste after the whole log (n_people, rank), and the mean covariance around it.
 
     The mean over people counts each of them as often as they saw an item.
@@ -37,7 +39,7 @@ def tastes(log: CrowdLog, items: Integers, model: LinearModel, half_life: float 
 
 
 def _arguments(
-    log: CrowdLog, items: Integers, model: LinearModel, half_life: float
+    log: InteractionLog, items: Integers, model: LinearModel, half_life: float
 ) -> tuple[
     tuple[Integers, Integers, Floats, Booleans],
     tuple[Integers, Floats, Floats, Floats],

@@ -1,4 +1,4 @@
-"""Rates and taste vectors of items, fitted from what a crowd has seen.
+"""Rates and taste vectors of items, fitted from the log of a service.
 
 Likes are y = μ_i + θ·t_i + noise, and θ of each person is known from their log up to N(m, Σ). Given these, (μ_i, t_i)
 of an item is a regression of what its viewers said on (1, θ): with φ = (1, m), the expectation-maximization step
@@ -25,9 +25,9 @@ import numpy as np
 from slatewise.belief.linear_algebra import add_item, cholesky, solve_lower, solve_upper
 from slatewise.catalog import Catalog
 from slatewise.compiled import compiled
-from slatewise.crowd.log import CrowdLog, Floats, Integers
-from slatewise.crowd.tastes import SECONDS_PER_DAY, tastes
 from slatewise.policies.calibrated import Calibrated
+from slatewise.retraining.log import Floats, Integers, InteractionLog
+from slatewise.retraining.tastes import SECONDS_PER_DAY, tastes
 
 ROUNDS = 3
 MOST_PEOPLE = 500.0
@@ -35,8 +35,8 @@ LEAST_RATE = 1e-4
 
 
 @dataclass(frozen=True)
-class CrowdFit:
-    """How to fit: half-lives in days of what the crowd did and of beliefs, and the time up to which ages count.
+class FitOptions:
+    """How to fit: half-lives in days of evidence and of beliefs, and the time up to which ages count.
 
     The starting rates count as much as `Catalog.rate_strengths` says, but at most for `most_people`, so that what was
     learned before the service ran can be overruled.
@@ -56,7 +56,7 @@ class CrowdFit:
 
 
 def refit(
-    start: Catalog, log: CrowdLog, fit: CrowdFit | None = None, on_round: Callable[[], None] | None = None
+    start: Catalog, log: InteractionLog, fit: FitOptions | None = None, on_round: Callable[[], None] | None = None
 ) -> Catalog:
     """Return a catalog whose rates and taste vectors follow a log; everything else is that of the starting one.
 
@@ -64,7 +64,7 @@ def refit(
     --------
     >>> import numpy as np
     >>> from slatewise import Catalog
-    >>> from slatewise.crowd import CrowdFit, LogBuilder, refit
+    >>> from slatewise.retraining import FitOptions, LogBuilder, refit
     >>> from slatewise.evidence import Evidence
     >>> catalog, builder = Catalog.from_vectors(["tea", "coffee"], np.eye(2)), LogBuilder()
     >>> both = Evidence.of_clicks(builder.number(["tea", "coffee"])[None], np.array([[True, False]]))
@@ -75,7 +75,7 @@ def refit(
     >>> [(item, round(float(rate), 1)) for item, rate in zip(catalog.item_ids, rates)]
     [('coffee', 0.0), ('tea', 1.0)]
     """
-    fit, items, catalog = fit or CrowdFit(), log.numbered(start), start
+    fit, items, catalog = fit or FitOptions(), log.numbered(start), start
     for _ in range(ROUNDS):
         catalog = _refitted(start, (log, items), fit, catalog)
         if on_round is not None:
@@ -93,7 +93,7 @@ class _Seen:
     bounds: Integers
 
 
-def _refitted(start: Catalog, observed: tuple[CrowdLog, Integers], fit: CrowdFit, catalog: Catalog) -> Catalog:
+def _refitted(start: Catalog, observed: tuple[InteractionLog, Integers], fit: FitOptions, catalog: Catalog) -> Catalog:
     """Return the catalog after one round: tastes by the present catalog, then one regression per item."""
     log, items = observed
     model = Calibrated(catalog, category_weight=0.0).model
@@ -118,7 +118,9 @@ def _refitted(start: Catalog, observed: tuple[CrowdLog, Integers], fit: CrowdFit
     )
 
 
-def _seen(observed: tuple[CrowdLog, Integers], model: tuple[Floats, Floats], weights: tuple[Floats, Floats]) -> _Seen:
+def _seen(
+    observed: tuple[InteractionLog, Integers], model: tuple[Floats, Floats], weights: tuple[Floats, Floats]
+) -> _Seen:
     """Return what counts, with weights as something seen on a slate and as a like from elsewhere."""
     (log, items), (expected, noise), (on_slates, likes) = observed, model, weights
     used = np.flatnonzero((on_slates > 0.0) | (likes > 0.0))

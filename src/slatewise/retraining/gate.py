@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from slatewise.catalog import Catalog
-from slatewise.crowd.log import CrowdLog, Floats, Integers
-from slatewise.crowd.tastes import LEAST_PROBABILITY, predict
 from slatewise.policies.calibrated import Calibrated
+from slatewise.retraining.log import Floats, Integers, InteractionLog
+from slatewise.retraining.tastes import LEAST_PROBABILITY, predict
 
 WINDOW_SHARE, WINDOW_SLATES = 0.2, 20_000
 """The latest slates that are predicted: a share of the log, at most so many."""
@@ -86,7 +86,9 @@ class Verdict:
 NOTHING = Prediction(0.0, 0.0, 0.0)
 
 
-def compare(serving: Catalog, candidate: Catalog, log: CrowdLog, since: float, half_life: float = math.inf) -> Verdict:
+def compare(
+    serving: Catalog, candidate: Catalog, log: InteractionLog, since: float, half_life: float = math.inf
+) -> Verdict:
     """Predict the slates of a log from a time on with two catalogs, and judge the second by the first."""
     old, new = log.numbered(serving), log.numbered(candidate)
     latest = np.repeat(log.is_slate & (log.at >= since), np.diff(log.starts)) & (old >= 0)
@@ -111,7 +113,7 @@ def compare(serving: Catalog, candidate: Catalog, log: CrowdLog, since: float, h
     return Verdict(not reasons, reasons, *sizes, float(value.mean()), missing, *predictions, *estimates)
 
 
-def _clicks(log: CrowdLog, items: Integers, catalog: Catalog, half_life: float) -> Floats:
+def _clicks(log: InteractionLog, items: Integers, catalog: Catalog, half_life: float) -> Floats:
     likes = predict(log, items, Calibrated(catalog).model, half_life)
     return np.clip(log.examined * likes, LEAST_PROBABILITY, 1.0 - LEAST_PROBABILITY)
 

@@ -1,4 +1,4 @@
-"""The log of a crowd as arrays: for each person the steps in the order of learning, for each step what was seen.
+"""A log of interactions as arrays: for each person the steps in the order of learning, for each step what was seen.
 
 A step is a slate, with the items that count as seen, or an event from elsewhere, with its one item.
 """
@@ -22,7 +22,7 @@ ItemId = int | str
 
 
 @dataclass(frozen=True, eq=False)
-class CrowdLog:
+class InteractionLog:
     """What people saw and how they reacted.
 
     people (n_people + 1,) says where the steps of each person begin, starts (n_steps + 1,) where the observations of
@@ -67,7 +67,7 @@ class CrowdLog:
         table = np.array([-1 if number is None else number for number in known], dtype=np.int64)
         return table[self.items] if len(table) else self.items
 
-    def before(self, time: float) -> CrowdLog:
+    def before(self, time: float) -> InteractionLog:
         """Return the part of the log before a time; nobody is left out."""
         kept = self.at < time
         observed = np.repeat(kept, np.diff(self.starts))
@@ -122,7 +122,7 @@ class LogBuilder:
             self.people.append(self.n_steps)
             self.steps, self.parts = [], []
 
-    def log(self) -> CrowdLog:
+    def log(self) -> InteractionLog:
         """Return the log of all people so far."""
         steps = _joined([steps.T for steps, _ in self.finished], 3)
         items, value, weight, examined = _joined([part for _, part in self.finished], 4)
@@ -130,7 +130,7 @@ class LogBuilder:
         people = np.array(self.people, dtype=np.int64)
         ids = tuple(self.numbers)
         counts = items.astype(np.int64)
-        return CrowdLog(ids, people, starts, steps[0], steps[1] > 0.0, counts, value, weight, examined)
+        return InteractionLog(ids, people, starts, steps[0], steps[1] > 0.0, counts, value, weight, examined)
 
     def _add(self, at: float, is_slate: bool, observed: Floats) -> None:
         if observed.shape[1]:

@@ -6,16 +6,18 @@ count as seen, and events from elsewhere of known kinds.
 
 from collections.abc import Callable
 
-from slatewise.crowd.log import CrowdLog, LogBuilder
 from slatewise.recommender.fitting import reactions_of
 from slatewise.recommender.learning import LoggedSlate
 from slatewise.recommender.loading import LogTail
 from slatewise.recommender.rules import LearningRules
+from slatewise.retraining.log import InteractionLog, LogBuilder
 from slatewise.store.protocol import Store
 from slatewise.store.records import CLOSED, EventRecord
 
 
-def read_crowd_log(store: Store, rules: LearningRules, on_user: Callable[[], None] | None = None) -> CrowdLog:
+def read_interaction_log(
+    store: Store, rules: LearningRules, on_user: Callable[[], None] | None = None
+) -> InteractionLog:
     """Read what everybody's log teaches by the rules of a service."""
     builder = LogBuilder()
     for user in store.users():

@@ -1,4 +1,4 @@
-"""What a crowd's log says about items, and the gate: what predicts worse is refused, whatever is wrong with it."""
+"""What a log says about items, and the gate: what predicts worse is refused, whatever is wrong with it."""
 
 from dataclasses import dataclass, replace
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from slatewise.catalog import Catalog
-from slatewise.crowd import CrowdFit, CrowdLog, LogBuilder, Verdict, compare, refit
-from slatewise.crowd.tastes import predict
 from slatewise.evidence import Evidence
 from slatewise.policies.calibrated import Calibrated
+from slatewise.retraining import FitOptions, InteractionLog, LogBuilder, Verdict, compare, refit
+from slatewise.retraining.tastes import predict
 
 N_ITEMS, RANK, PEOPLE, SLATES, K = 60, 2, 300, 4, 6
 DAY = 86_400.0
@@ -79,7 +79,7 @@ def error(rates: np.ndarray, world: World, seen: np.ndarray) -> float:
     return float(np.sqrt(np.average(np.square(rates - Calibrated(world.truth).rates), weights=seen)))
 
 
-def judge(world: World, log: CrowdLog, candidate: Catalog | None = None) -> Verdict:
+def judge(world: World, log: InteractionLog, candidate: Catalog | None = None) -> Verdict:
     since = log.time_of_last(0.25, 10_000)
     return compare(world.old, candidate or refit(world.old, log.before(since)), log, since)
 
@@ -133,7 +133,7 @@ def test_the_crowd_corrects_rates_and_is_not_misled_by_what_it_was_shown(world: 
 
 def test_old_observations_fade(world: World) -> None:
     log = visits(world).log()
-    kept = refit(world.old, log, CrowdFit(half_life=0.01, now=100 * DAY))
+    kept = refit(world.old, log, FitOptions(half_life=0.01, now=100 * DAY))
     assert np.allclose(Calibrated(kept).rates, Calibrated(world.old).rates, atol=1e-6)
 
 
