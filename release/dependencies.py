@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("train", "report", "serve", "postgres", "dask")
+EXTRAS = ("train", "report", "serve", "postgres", "dask", "client")
 LONGEST_LICENSE = 40
 
 

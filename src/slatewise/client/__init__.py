@@ -1,0 +1,39 @@
+"""A client of the HTTP service: typed, with retries that count nothing twice.
+
+`Client` is for ordinary code, `AsyncClient` for asyncio; both have the same methods. It needs httpx and nothing else of
+slatewise.
+"""
+
+from slatewise.client.answers import (
+    BatchResult,
+    EventReceipt,
+    Item,
+    MergeReceipt,
+    Preview,
+    Ranked,
+    Receipt,
+    Slate,
+    SlateItem,
+    UnmetRule,
+)
+from slatewise.client.asynchronous import AsyncClient
+from slatewise.client.errors import ClientError, ServiceError, UnreachableError
+from slatewise.client.synchronous import Client
+
+__all__ = [
+    "AsyncClient",
+    "BatchResult",
+    "Client",
+    "ClientError",
+    "EventReceipt",
+    "Item",
+    "MergeReceipt",
+    "Preview",
+    "Ranked",
+    "Receipt",
+    "ServiceError",
+    "Slate",
+    "SlateItem",
+    "UnmetRule",
+    "UnreachableError",
+]
