@@ -38,7 +38,7 @@ from slatewise.recommender.recommend import (
 )
 from slatewise.recommender.replay import replay_user
 from slatewise.recommender.rules import ATTENTION_FIT, FOLLOW_FIT, LearningRules, fitted_attention
-from slatewise.recommender.served_catalog import ServedCatalog
+from slatewise.recommender.served_catalog import ServedCatalog, uncertain_items
 from slatewise.recommender.served_policies import policy_shares
 from slatewise.recommender.slate_rules import NO_RULES, AtLeast, AtMost, Boost, Pin, SlateRules, as_rules
 from slatewise.recommender.types import (
@@ -50,6 +50,7 @@ from slatewise.recommender.types import (
     PolicyShare,
     Preview,
     Rate,
+    RatedItem,
     Receipt,
     ReplayedSlate,
     RequestError,
@@ -189,6 +190,11 @@ class Recommender:
     def policy_names(self) -> tuple[str, ...]:
         """The policies that can be asked for by name."""
         return self._serving.served.policy_names
+
+    @property
+    def attention(self) -> Attention:
+        """What an item without a reaction means now."""
+        return self._rules.attention
 
     @property
     def rebuilt(self) -> int:
@@ -1000,6 +1006,25 @@ class Recommender:
         if rate is None:
             raise UnknownItemError("the catalog does not have this item")
         return rate
+
+    def uncertain_items(self, limit: int = 20) -> list[RatedItem]:
+        """Return available items that the least is known about: up to half new ones, the newest first, then by rate.
+
+        Parameters
+        ----------
+        limit : int
+            How many items to return at most.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> from slatewise.recommender import Item
+        >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> version = recommender.put_items([Item("mate")])
+        >>> [(item.id, item.is_new) for item in recommender.uncertain_items()]
+        [('mate', True), ('cocoa', False), ('tea', False)]
+        """
+        return uncertain_items(self._serving.served, limit)
 
     def verify(self) -> Iterator[tuple[str, str | None]]:
         """Yield every user and what is wrong with what is cached about them, or None.

@@ -18,7 +18,16 @@ from slatewise.randomness import Streams, user_keys
 from slatewise.recommender.items import ItemSnapshot, UntrainedItems
 from slatewise.recommender.rules import LearningRules
 from slatewise.recommender.served_policies import can_make, catalog_digest, learned_categories, make, policy_key
-from slatewise.recommender.types import EXPLORING, POPULAR, SIMILAR, PolicyShare, Rate, RequestError, SlateItem
+from slatewise.recommender.types import (
+    EXPLORING,
+    POPULAR,
+    SIMILAR,
+    PolicyShare,
+    Rate,
+    RatedItem,
+    RequestError,
+    SlateItem,
+)
 from slatewise.slates import similarity, squared_lengths
 from slatewise.store.records import ItemId
 
@@ -131,9 +140,11 @@ class ServedCatalog:
     def rate(self, item: ItemId) -> Rate | None:
         """Return what is believed about how many people like an item; None if it is not in the catalog."""
         number = int(self.numbers([item])[0])
-        if number < 0:
-            return None
-        rates = self.rates
+        return None if number < 0 else self.rate_of(number, self.rates)
+
+    @staticmethod
+    def rate_of(number: int, rates: Rates) -> Rate:
+        """Return one of these rates, with its interval."""
         return Rate(float(rates.mean[number]), *rates.interval(number), float(rates.strength[number]))
 
     def use_rates(self, rates: Rates | None, version: int) -> None:
@@ -309,3 +320,18 @@ def reasons(served: ServedCatalog, numbers: Integers, liked: tuple[int, ...]) ->
 
 def _rounded(values: NDArray[np.float64]) -> Iterable[float | None]:
     return (value if math.isfinite(value) else None for value in values.round(DIGITS).tolist())
+
+
+def uncertain_items(served: ServedCatalog, limit: int) -> list[RatedItem]:
+    """Return available items that the least is known about: up to half new ones, then those of the least sure rate."""
+    rates, n_trained = served.rates, served.items.untrained.n_trained
+    offered = np.flatnonzero(served.items.available)
+    newest = offered[offered >= n_trained][::-1][: (limit + 1) // 2]
+    others = np.setdiff1d(offered, newest, assume_unique=True)
+    n_others = min(limit - len(newest), len(others))
+    least_sure = np.argpartition(-rates.deviation[others], n_others - 1)[:n_others] if n_others else others[:0]
+    ordered = sorted(others[least_sure].tolist(), key=lambda number: (-rates.deviation[number], number))
+    return [
+        RatedItem(*served.label(number)[:2], served.rate_of(number, rates), number >= n_trained)
+        for number in (*newest.tolist(), *ordered)
+    ]

@@ -150,6 +150,16 @@ class Rate:
 
 
 @dataclass(frozen=True)
+class RatedItem:
+    """An item with its rate; is_new: the catalog was not trained on it."""
+
+    id: ItemId
+    title: str
+    rate: Rate
+    is_new: bool
+
+
+@dataclass(frozen=True)
 class ItemDetails:
     """What is known about an item: by training, or by what the shop said since.
 

@@ -12,6 +12,7 @@ from slatewise.catalog import CatalogError
 from slatewise.recommender import Recommender
 from slatewise.recommender.rules import FOLLOW_FIT
 from slatewise.recommender.types import RequestError
+from slatewise.service.live_history import STEP
 from slatewise.service.logs import Log
 from slatewise.service.middleware import RequestMiddleware
 from slatewise.service.openapi import reference_routes
@@ -46,7 +47,7 @@ def create_app(recommender: Recommender, settings: Settings, log: Log | None = N
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     """Run the background tasks while the service runs; at the end finish what was submitted and close the store."""
     state: ServiceState = app.state.service
-    tasks = [asyncio.create_task(job(state)) for job in (_follow_reloads, _follow_fits, _learn_rates, _retrain)]
+    tasks = [asyncio.create_task(job(state)) for job in BACKGROUND]
     state.sweeper.start()
     state.item_follower.start()
     try:
@@ -99,6 +100,13 @@ async def _learn_rates(state: ServiceState) -> None:
         pause = max(LEARN_RATES_EVERY, PAUSE_FACTOR * (time.monotonic() - started))
 
 
+async def _keep_history(state: ServiceState) -> None:
+    """Add a point to the history of the page /live, again and again."""
+    while True:
+        await asyncio.sleep(STEP)
+        await state.run_for_operators(state.live.tick)
+
+
 async def _follow_reloads(state: ServiceState) -> None:
     """Reload the catalog when another worker has done so."""
     while state.reload_marker is not None:
@@ -107,3 +115,7 @@ async def _follow_reloads(state: ServiceState) -> None:
             await state.follow_reload()
         except (CatalogError, RequestError, OSError) as error:
             state.log.event("catalog refused", why=str(error))
+
+
+BACKGROUND = (_follow_reloads, _follow_fits, _learn_rates, _keep_history, _retrain)
+"""What runs while the service runs."""

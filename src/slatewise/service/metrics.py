@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from slatewise.recommender.feedback import FeedbackEvent
 from slatewise.recommender.types import PolicyResult, Preview, Receipt, Slate
 from slatewise.service.logs import RequestRecord
 from slatewise.service.schemas import LatencyView
@@ -24,6 +25,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.
 RATE_WINDOW = 60
 LATENCY_WINDOW = 300.0
 MAX_LATENCIES = 4096
+MAX_BUFFERED = 10_000
 
 
 class Metrics:
@@ -46,13 +48,14 @@ class Metrics:
         self.reloads = Counter("catalog_reloads", "Catalogs loaded or refused while serving.", ["outcome"], **options)
         self._requests_of, self._seconds_of = cache(self.requests.labels), cache(self.seconds.labels)
         self.slate_rate, self.feedback_rate = Rate(), Rate()
-        self.latencies = Latencies()
+        self.latencies, self.buffer = Latencies(), TrafficBuffer()
 
     def count_request(self, record: RequestRecord, method: str, route: str, seconds: float) -> None:
         """Count a request that was answered."""
         self._requests_of(route, method, str(record.status)).inc()
         self._seconds_of(route).observe(seconds)
         self.latencies.add(route, seconds)
+        self.buffer.seconds.append(seconds)
         if record.rejection is not None:
             self.rejected.labels(record.rejection).inc()
 
@@ -61,18 +64,20 @@ class Metrics:
         self.slates.labels(slate.policy).inc()
         self.items_shown.labels(slate.policy).inc(len(slate.items))
         self.slate_rate.add()
+        self.buffer.slates.append(slate)
 
     def count_preview(self, preview: Preview) -> None:
         """Count a preview."""
         self.previews.labels(preview.policy).inc()
 
-    def count_feedback(self, receipt: Receipt) -> None:
-        """Count a feedback event."""
+    def count_feedback(self, event: FeedbackEvent, receipt: Receipt) -> None:
+        """Count a feedback event that was received."""
         if receipt.duplicate:
             self.duplicates.inc()
             return
         self.feedback.inc()
         self.feedback_rate.add()
+        self.buffer.feedback.append(event)
         if receipt.late:
             self.late.inc()
 
@@ -117,6 +122,14 @@ class Gauges:
             for result in self.policies:
                 family.add_metric([result.policy], getattr(result, name))
             yield family
+
+
+class TrafficBuffer:
+    """What happened since it was last emptied by `LiveFigures`; the event loop only appends to it."""
+
+    def __init__(self) -> None:
+        self.seconds = deque[float](maxlen=MAX_BUFFERED)
+        self.slates, self.feedback = deque[Slate](maxlen=MAX_BUFFERED), deque[FeedbackEvent](maxlen=MAX_BUFFERED)
 
 
 class Rate:

@@ -25,9 +25,12 @@ async def show_experiments(state: ServiceState, _: Request) -> Response:
 
 
 async def show_live(state: ServiceState, _: Request) -> Response:
-    """Show the service right now: rates, response times, policies, store."""
-    store, policies, latency = await asyncio.gather(
-        state.store_health(), state.experiments(), state.run_for_operators(state.metrics.latencies.views)
+    """Show the service right now, and the last hour: traffic, response times, policies, rates, calibration, store."""
+    store, policies, latency, (rates, calibration, trainings) = await asyncio.gather(
+        state.store_health(),
+        state.experiments(),
+        state.run_for_operators(state.metrics.latencies.views),
+        state.run_for_operators(state.live.figures),
     )
     view = LiveView(
         slates_per_second=state.metrics.slate_rate.per_second(),
@@ -37,6 +40,10 @@ async def show_live(state: ServiceState, _: Request) -> Response:
         policies=policies,
         store=store,
         rebuilt=state.recommender.rebuilt,
+        history=[*state.live.traffic.points],
+        rates=rates,
+        calibration=calibration,
+        trainings=trainings,
     )
     return JsonResponse(view)
 

@@ -385,8 +385,78 @@ class LatencyView:
 
 
 @dataclass(frozen=True)
+class HistoryPoint:
+    """Ten seconds of traffic, until the time `at`: per second, and response times in milliseconds, null without any.
+
+    `click_rate` is the share of clicked items on the slates that got feedback, null without any.
+    """
+
+    at: float
+    requests_per_second: float
+    slates_per_second: float
+    feedback_per_second: float
+    p50: float | None
+    p99: float | None
+    click_rate: float | None
+
+
+@dataclass(frozen=True)
+class RateView:
+    """The share of all people that is believed to like an item, its 95 % interval, and how many people it rests on.
+
+    `is_new`: the catalog was not trained on the item.
+    """
+
+    id: ItemId
+    title: str
+    rate: float
+    low: float
+    high: float
+    seen: float
+    is_new: bool
+
+
+@dataclass(frozen=True)
+class CalibrationBin:
+    """Items shown with similar probabilities: the mean of these, the share that was clicked with its 95 % interval.
+
+    `n` is how many such items were seen; one that may have been overlooked counts in part.
+    """
+
+    said: float
+    clicked: float
+    low: float
+    high: float
+    n: float
+
+
+@dataclass(frozen=True)
+class TrainingView:
+    """A training on schedule: running, accepted, refused, failed or interrupted, and the words and figures of the gate.
+
+    `log_loss` and `calibration_error` are pairs, of the catalog that served and of the new one; `difference` is of the
+    log-loss, new minus old, with its 95 % interval.
+    """
+
+    started_at: float
+    finished_at: float | None
+    outcome: str
+    version: str | None
+    words: tuple[str, ...]
+    people: int | None
+    log_loss: tuple[float, float] | None
+    calibration_error: tuple[float, float] | None
+    difference: tuple[float, float, float] | None
+
+
+@dataclass(frozen=True)
 class LiveView:
-    """The service right now; rates are per second over the last minute, of the process that responds."""
+    """The service right now; rates are per second over the last minute, of the process that responds.
+
+    `history` has one point per ten seconds of the last hour, the oldest first; `rates` the newest items and those
+    whose rate is the least certain; `calibration` compares the probabilities of recent slates with clicks; `trainings`
+    are the latest on schedule, the newest first.
+    """
 
     slates_per_second: float
     feedback_per_second: float
@@ -395,6 +465,10 @@ class LiveView:
     policies: list[PolicyResult]
     store: dict[str, int | float | str]
     rebuilt: int
+    history: list[HistoryPoint]
+    rates: list[RateView]
+    calibration: list[CalibrationBin]
+    trainings: list[TrainingView]
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ async def record_feedback(state: ServiceState, request: Request, body: Feedback)
 async def _receipt(state: ServiceState, event: FeedbackEvent) -> Receipt:
     said = ReceivedFeedback(**dict(event))
     receipt = await asyncio.wrap_future(state.recommender.feedback_later(said))
-    state.metrics.count_feedback(receipt)
+    state.metrics.count_feedback(said, receipt)
     return receipt
 
 

@@ -15,6 +15,7 @@ from slatewise.recommender.types import PolicyResult
 from slatewise.service.auth import Authorizer, RateLimiter
 from slatewise.service.item_follower import ItemFollower
 from slatewise.service.keys import KeyRing
+from slatewise.service.live import LiveFigures
 from slatewise.service.logs import Log
 from slatewise.service.metrics import Metrics
 from slatewise.service.schemas import MAX_EVENTS, CatalogView
@@ -45,6 +46,7 @@ class ServiceState:
         self.log.writer.on_drop = self.metrics.log_lines_dropped.inc
         self.sweeper = Sweeper(recommender, self.metrics, self.log)
         self.item_follower = ItemFollower(recommender, self.log)
+        self.live = LiveFigures(recommender, self.metrics.buffer, settings.catalog)
         self.started = time.monotonic()
         self.catalog_sha256: str | None = None
         self.reload_marker: Path | None = None
