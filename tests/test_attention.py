@@ -128,7 +128,7 @@ class Taught:
     neighbors: float
 
 
-LEAST = {0.0: Taught(0.65, 0.36, 0.45), 0.25: Taught(0.93, 0.82, 0.45)}
+LEAST = {0.0: Taught(0.65, 0.36, 0.45), 0.25: Taught(0.95, 0.84, 0.48)}
 """By category_weight; what single likes of validation users reach in splits 0 to 2, with some room."""
 
 
@@ -199,4 +199,9 @@ def test_with_the_vectors_of_other_items_the_likes_lead_nowhere(films: tuple[Cat
     catalog, test = films
     by_chance = np.random.default_rng(0).permutation(catalog.n_items)
     shuffled = replace(catalog, taste_vectors=catalog.taste_vectors[by_chance])
-    assert what_single_likes_teach(Calibrated(shuffled), test, SERVICE_DEFAULT.skip_weight).among_three < 0.5
+    assert (
+        what_single_likes_teach(
+            Calibrated(shuffled, category_weight=0.0), test, SERVICE_DEFAULT.skip_weight
+        ).among_three
+        < 0.5
+    )

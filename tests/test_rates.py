@@ -85,7 +85,7 @@ def streams(step: int, n_users: int = 400) -> Streams:
 def test_exploring_draws_rates_as_uncertain_as_they_are(catalog: Catalog) -> None:
     """Without taste, a score is a rate and its draw; draws have the deviation of the rate, times `explore`."""
     policy = Calibrated(catalog, explore=0.5)
-    draws = Streams(0x9D5C2E0B, user_keys(range(5_000)), 0).normal(8) @ policy.items.features[:, 2:].T
+    draws = Streams(0x9D5C2E0B, user_keys(range(5_000)), 0).normal(8) @ policy.items.features[:, -8:].T
     np.testing.assert_allclose(draws.std(axis=0), policy.current.deviation, rtol=0.08)
     assert np.abs(draws.mean(axis=0) / policy.current.deviation).max() < 0.06
 

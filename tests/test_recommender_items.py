@@ -254,16 +254,36 @@ def test_a_policy_with_an_entry_per_item_is_learned_again() -> None:
         assert dict(recommender.verify()) == {"ann": None}
 
 
-def test_a_policy_that_learns_by_categories_is_learned_again_when_they_change() -> None:
-    shares = {"fans": PolicyShare("dc2b-calibrated", options={"category_weight": 0.3})}
-    with Recommender(make_catalog(N_ITEMS), shares) as recommender:
+def test_other_categories_change_slates_at_once_and_beliefs_only_with_the_next_training() -> None:
+    """What was learned stays valid, to the last bit, and is what the whole log says."""
+    with Recommender(make_catalog(N_ITEMS), "dc2b-calibrated") as recommender:
         for _ in range(10):
             slate = recommender.recommend("ann", 1)
             recommender.feedback(slate.slate_id, ids(slate))
-        recommender.put_items([Item(100, categories=["New"]), Item(1)])
+        before, categories = loaded_profile(recommender, "ann").learned.state, recommender.catalog.category_names
+        recommender.put_items([Item(100, categories=["New", categories[0]]), Item(1, categories=["New"])])
+        after = loaded_profile(recommender, "ann").learned.state
+        assert all(np.array_equal(before[name], after[name]) for name in before)
         assert recommender.recommend("ann", 3).items
+        assert set(recommender.preview("ben", 1, candidates=[100]).items[0].categories) == {"New", categories[0]}
         assert dict(recommender.verify()) == {"ann": None}
+        assert recommender.rebuilt == 0
+
+
+def test_a_catalog_trained_with_other_categories_is_learned_again() -> None:
+    from dataclasses import replace
+
+    catalog = make_catalog(N_ITEMS)
+    other = replace(catalog, categories=catalog.categories[::-1].copy())
+    assert (catalog.categories != other.categories).any()
+    with Recommender(catalog, "dc2b-calibrated") as recommender:
+        for _ in range(10):
+            slate = recommender.recommend("ann", 1)
+            recommender.feedback(slate.slate_id, ids(slate))
+        recommender.use_catalog(other)
+        assert recommender.recommend("ann", 2).items
         assert recommender.rebuilt == 1
+        assert dict(recommender.verify()) == {"ann": None}
 
 
 def test_a_new_catalog_keeps_what_the_shop_said(recommender: Recommender, catalog: Catalog) -> None:

@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 
 from slatewise.catalog import Catalog
-from slatewise.catalog.taste import linearized_taste, taste_vectors
+from slatewise.catalog.live_items import ItemContent, with_content
+from slatewise.catalog.taste import category_columns, linearized_taste, taste_categories, taste_vectors
 from slatewise.data.synthetic import WorldSize, make_world
+from slatewise.policies.calibrated import Calibrated
+from tests.support import naive
 
 DATASET = make_world(WorldSize(n_users=700, n_items=60, n_categories=6, dim=3), seed=3).dataset
 
@@ -78,3 +81,57 @@ def test_tiny_data_sets_have_taste_vectors_too(n_users: int) -> None:
     assert vectors.shape[0] == 60
     assert vectors.shape[1] >= 1
     assert np.isfinite(vectors).all()
+
+
+@pytest.fixture(scope="module")
+def shop() -> Catalog:
+    return Catalog.from_vectors(
+        range(10, 16), np.eye(6), categories=["Hot", "Hot|Bitter", None, "Cold", "Cold|Sweet", "Sweet"]
+    )
+
+
+def rows_of(catalog: Catalog) -> list[list[float]]:
+    """Tastes by the textbook: what each item was trained with, or came with, of the categories that were trained."""
+    trained = catalog.trained
+    known = [column for column in range(trained.n_categories) if trained.categories[:, column].any()]
+    source = [trained if item < trained.n_items else catalog for item in range(catalog.n_items)]
+    owned = np.array([[one.categories[item, column] for column in known] for item, one in enumerate(source)])
+    rates = [1 / (1 + np.exp(-odds)) for odds in catalog.log_odds]
+    tastes = catalog.taste_vectors.astype(float)
+    wide = naive.with_categories(tastes, rates, owned, Calibrated(catalog).category_weight)
+    return wide.astype(np.float32).tolist()
+
+
+def test_tastes_keep_the_categories_of_the_training(shop: Catalog) -> None:
+    """Items come, in known and unknown categories, and trained ones get others: no trained row changes, not by a bit."""
+    before = Calibrated(shop).vectors
+    assert before.tolist() == rows_of(shop)
+    changed = with_content(shop, [ItemContent(10, categories=("Cold",)), ItemContent(7, "Tea", ("New", "Sweet"))], ())
+    grown = shop.with_items([7, 8], titles=["Tea", "Ale"], categories=["New|Sweet", "New"])
+    for catalog in (changed, grown):
+        after = Calibrated(catalog).vectors
+        assert after.tolist() == rows_of(catalog)
+        assert np.array_equal(after[:6], before)
+    assert changed.categories_of(0) == ("Cold",)
+    names = [name for name in changed.category_names if name != "New"]
+    assert taste_categories(changed)[6].tolist() == [name == "Sweet" for name in names]
+
+
+def test_of_many_categories_those_with_the_most_trained_items_have_columns() -> None:
+    """Items that come later have no say in it."""
+    names = [f"{number:02d}" for number in range(60)]
+    labels = [names[:55]] * 2 + [names[5:]]
+    catalog = Catalog.from_vectors(range(3), np.eye(3), categories=labels)
+    counts = [sum(name in label for label in labels) for name in names]
+    common = sorted(sorted(range(60), key=lambda column: -counts[column])[:50])
+    grown = catalog.with_items(range(3, 9), categories=[names[55:]] * 6)
+    assert np.array_equal(taste_categories(catalog), catalog.categories[:, common])
+    assert np.array_equal(taste_categories(grown), grown.categories[:, common])
+    assert category_columns(taste_categories(grown), np.full(9, 0.5), 0.25).shape == (9, 50)
+
+
+def test_without_categories_nothing_is_added_and_nothing_copied() -> None:
+    catalog = Catalog.from_vectors(range(3), np.eye(3))
+    assert Calibrated(catalog).vectors is catalog.taste_vectors
+    later = with_content(catalog, [ItemContent(0, categories=("New",))], ())
+    assert Calibrated(later).vectors is later.taste_vectors

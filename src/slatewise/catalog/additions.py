@@ -69,6 +69,7 @@ def append_items(catalog: "Catalog", new: NewItems) -> "Catalog":
         taste_vectors=np.concatenate([catalog.taste_vectors, expected.tastes.astype(np.float32)]),
         rate_strength=np.concatenate([catalog.rate_strengths, expected.strengths]),
         co_likes=_with_nothing(catalog.co_likes, len(new.ids)),
+        available=None if catalog.available is None else np.append(catalog.available, np.ones(len(new.ids), np.bool_)),
     )
     vars(added).update(
         {name: vars(catalog)[name] for name in ("content_model", "vector_model") if name in vars(catalog)}

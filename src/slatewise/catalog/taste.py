@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from slatewise.catalog.population import like_rates
 
 if TYPE_CHECKING:
+    from slatewise.catalog.catalog import Catalog
     from slatewise.data.dataset import Dataset
 
 Floats = NDArray[np.float64]
@@ -64,16 +65,30 @@ def linearized_taste(vectors: Floats, log_odds: Floats, covariance: Floats) -> F
     return np.asarray(tastes)
 
 
+def taste_categories(catalog: "Catalog") -> NDArray[np.bool_]:
+    """Return the categories that tastes have a column for (n_items, n_columns), as the training knew them.
+
+    These are the categories of trained items; of more than LARGEST_RANK, those with the most. An item that was trained
+    keeps the categories of the training whatever an item table says later, one that came later has those of its
+    content. So no column changes when items come or get other categories, and beliefs remain valid.
+    """
+    trained = catalog.trained
+    counts = trained.categories[: trained.item_ids.n_sorted].sum(axis=0)
+    common = np.argsort(-counts, kind="stable")[:LARGEST_RANK]
+    kept = np.sort(common[counts[common] > 0])
+    categories = catalog.categories[:, kept]
+    categories[: trained.n_items] = trained.categories[:, kept]
+    return np.asarray(categories)
+
+
 def category_columns(categories: NDArray[np.bool_], rates: Floats, weight: float) -> Floats:
-    """Return weight·√(μ(1 − μ))·g_i/|g_i| (n_items, n_categories), g_i the categories of an item as zeros and ones.
+    """Return weight·√(μ(1 − μ))·g_i/|g_i| (n_items, n_columns), g_i the categories of an item as zeros and ones.
 
     As further columns of t they say that a share weight² of the variance of liking an item is a taste for its
-    categories. Of more than LARGEST_RANK categories, those with the most items count.
+    categories, those of `taste_categories`.
     """
-    common = np.argsort(-categories.sum(axis=0), kind="stable")[:LARGEST_RANK]
-    indicators = categories[:, np.sort(common)].astype(np.float64)
-    lengths = np.sqrt(np.maximum(indicators.sum(axis=1), 1.0))
-    return np.asarray((weight * np.sqrt(rates * (1.0 - rates)) / lengths)[:, None] * indicators)
+    lengths = np.sqrt(np.maximum(categories.sum(axis=1), 1.0))
+    return np.asarray((weight * np.sqrt(rates * (1.0 - rates)) / lengths)[:, None] * categories)
 
 
 def co_likes(dataset: "Dataset") -> NDArray[np.float32]:

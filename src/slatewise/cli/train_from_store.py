@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.embeddings import BprSettings
-from slatewise.catalog.identifiers import KINDS
+from slatewise.catalog.live_items import ItemContent, with_content
 from slatewise.catalog.versions import current_version, promote
 from slatewise.cli.console import amounts, steps, tell
 from slatewise.cli.store import existing, reporting_errors
 from slatewise.cli.train import Loop, Source, load_source, train_catalog
 from slatewise.recommender.interaction_log import read_interaction_log
+from slatewise.recommender.items import catalog_id
 from slatewise.recommender.rules import LearningRules
 from slatewise.retraining import FitOptions, InteractionLog, Verdict, compare, refit
 from slatewise.retraining.fit import ROUNDS
@@ -91,20 +92,14 @@ def _listed(store: Store) -> list[ItemRecord]:
 
 
 def _with_listed(catalog: Catalog, listed: list[ItemRecord]) -> Catalog:
-    """Return the catalog with the items of the item table that it does not have, as their content suggests."""
-    kind = KINDS[catalog.item_ids.kind]
-    new = {kind(one.item): one for one in listed if isinstance(one.item, int) == (kind is int)}
-    new = {item: one for item, one in new.items() if catalog.item_ids.find(item) is None}
-    if not new:
-        return catalog
-    records = list(new.values())
-    tell(f"{len(records):,} items of the item table are added to the catalog")
-    return catalog.with_items(
-        list(new),
-        titles=[one.title or str(one.item) for one in records],
-        categories=[one.categories for one in records],
-        vectors=[one.vector for one in records] if catalog.takes_vectors else None,
-    )
+    """Return the catalog with titles and categories of the item table, and with the items that it does not have."""
+    ids = [catalog_id(catalog, one.item) for one in listed]
+    fitting = [(item, one) for item, one in zip(ids, listed, strict=True) if item is not None]
+    content = [ItemContent(item, one.title, one.categories, one.vector) for item, one in fitting]
+    merged = replace(with_content(catalog, content, ()), origin=None)
+    if merged.n_items > catalog.n_items:
+        tell(f"{merged.n_items - catalog.n_items:,} items of the item table are added to the catalog")
+    return merged
 
 
 def _serving(out: Path) -> Catalog | None:

@@ -24,11 +24,9 @@ from slatewise.report.fans_figure import fans_figure, fans_table
 ROUNDS, K = 10, 10
 LEAST_ITEMS = 20
 """A category with fewer items has no fans here: two slates would show all of it."""
-CATEGORY_WEIGHT = 0.25
-"""Chosen on validation users (docs/method.md)."""
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "dc2b-calibrated": ("dc2b-calibrated", {}),
-    f"dc2b-calibrated, category_weight {CATEGORY_WEIGHT}": ("dc2b-calibrated", {"category_weight": CATEGORY_WEIGHT}),
+    "dc2b-calibrated, category_weight 0": ("dc2b-calibrated", {"category_weight": 0.0}),
     "popular": ("popular", {}),
 }
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from slatewise import belief
 from slatewise.belief.rates import Rates
 from slatewise.catalog import Catalog
-from slatewise.catalog.taste import category_columns
+from slatewise.catalog.taste import category_columns, taste_categories
 from slatewise.evidence import Evidence
 from slatewise.policies.protocol import (
     Booleans,
@@ -68,7 +68,7 @@ class Calibrated:
     catalog: Catalog
     diversity: float = 0.5
     temperature: float = 0.0
-    category_weight: float = 0.0
+    category_weight: float = 0.25
     explore: float = 0.0
     choosing_options: ClassVar[tuple[str, ...]] = ("explore",)
     """Options that no belief depends on; slates are logged with them."""
@@ -85,9 +85,9 @@ class Calibrated:
     @cached_property
     def vectors(self) -> NDArray[np.float32]:
         """The taste vectors t_i (n_items, rank), with a column for each category if categories have a weight."""
-        if self.category_weight == 0.0:
+        if self.category_weight == 0.0 or not self.catalog.trained.n_categories:
             return self.catalog.taste_vectors
-        columns = category_columns(self.catalog.categories, self.rates, self.category_weight)
+        columns = category_columns(taste_categories(self.catalog), self.rates, self.category_weight)
         return np.hstack([self.catalog.taste_vectors, columns.astype(np.float32)])
 
     @cached_property

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.identifiers import PackedText
+from slatewise.catalog.taste import taste_categories
 from slatewise.plugins import PluginError
 from slatewise.policies import POLICIES, Policy, make_policy
 from slatewise.recommender.rules import LearningRules
@@ -92,12 +93,12 @@ def policy_options(policy: Policy) -> dict[str, Any]:
 
 
 def learned_categories(policy: Policy) -> str:
-    """Return a short hash of the categories if an item table changed them and the policy learns by them."""
-    catalog = policy.catalog
-    if catalog.origin is None or not getattr(policy, "category_weight", 0.0):
+    """Return a short hash of the categories that a policy learns by, as they were trained; empty if there are none."""
+    catalog = policy.catalog.trained
+    if not getattr(policy, "category_weight", 0.0) or not catalog.n_categories:
         return ""
-    content = json.dumps([catalog.category_names, catalog.categories.shape]).encode()
-    return hashlib.sha256(content + np.packbits(catalog.categories).tobytes()).hexdigest()[:32]
+    categories = taste_categories(catalog)[: catalog.item_ids.n_sorted]
+    return hashlib.sha256(str(categories.shape).encode() + np.packbits(categories).tobytes()).hexdigest()[:32]
 
 
 def catalog_digest(catalog: Catalog) -> str:
