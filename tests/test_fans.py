@@ -13,7 +13,6 @@ from slatewise.data.dataset import DataError
 from slatewise.data.sources import load
 from slatewise.data.synthetic import WorldSize, make_world
 from slatewise.lab import fans
-from slatewise.policies import make_policy
 from tests.support.naive import slate_distance
 from tests.test_cli import slatewise
 

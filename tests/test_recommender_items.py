@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slatewise.catalog import Catalog, additions, live_items
-from slatewise.recommender import Event, Item, PolicyShare, Recommender, RequestError, UnknownItemError
+from slatewise.recommender import Event, Item, Recommender, RequestError, UnknownItemError
 from slatewise.recommender.item_frame import item_frame
 from slatewise.recommender.items import ItemSnapshot
 from slatewise.recommender.verify import difference
