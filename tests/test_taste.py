@@ -99,7 +99,8 @@ def rows_of(catalog: Catalog) -> list[list[float]]:
     rates = [1 / (1 + np.exp(-odds)) for odds in catalog.log_odds]
     tastes = catalog.taste_vectors.astype(float)
     wide = naive.with_categories(tastes, rates, owned, Calibrated(catalog).category_weight)
-    return wide.astype(np.float32).tolist()
+    rows: list[list[float]] = wide.astype(np.float32).tolist()
+    return rows
 
 
 def test_tastes_keep_the_categories_of_the_training(shop: Catalog) -> None:
