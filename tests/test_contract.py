@@ -22,10 +22,11 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "dc2b-calibrated": {},
     "ease": {"regularisation": 10.0},
 }
-PLACE_MATTERS = {"random", "epsilon-greedy"}  # they draw by the number of the item
+PLACE_MATTERS = {"random", "epsilon-greedy", "dc2b-calibrated with drawn slates"}  # they draw by the number of the item
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dc2b-calibrated with categories": ("dc2b-calibrated", {"category_weight": 0.4}),
+    "dc2b-calibrated with drawn slates": ("dc2b-calibrated", {"explore_slates": 0.05}),
 }
 """Options under which a policy is almost another one."""
 
@@ -264,7 +265,7 @@ BAD_OPTIONS: dict[str, dict[str, Any]] = {
     "c2ucb": {"ridge": 0.0, "entropy_weight": -1.0, "noise": 0.0, "exploration": -1.0, "vector_length": 0.0},
     "ec-bandit": {"prior": "flat", "prior_variance": 0.0, "vector_length": -1.0},
     "dc2b": {"alpha": 0.0, "prior": "flat", "prior_variance": -1.0, "vector_length": 0.0, "temperature": -1.0},
-    "dc2b-calibrated": {"diversity": 1.1, "temperature": -1.0, "category_weight": 1.5},
+    "dc2b-calibrated": {"diversity": 1.1, "temperature": -1.0, "category_weight": 1.5, "explore_slates": -0.1},
     "ease": {"regularisation": 0.0},
 }
 

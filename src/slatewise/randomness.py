@@ -29,6 +29,13 @@ class Streams:
     users: Keys
     step: int
 
+    @property
+    def starts(self) -> Keys:
+        """Where the stream of each user begins (n_users,): kernels count from there and `mix`."""
+        starts = np.empty(len(self.users), dtype=np.uint64)
+        _fill_starts(np.uint64(self.seed % 2**64), _writable(self.users), np.uint64(self.step), starts)
+        return starts
+
     def uniform(self, count: int) -> Floats:
         """Return numbers in [0, 1), shaped (n_users, count)."""
         draws = np.empty((len(self.users), count))
@@ -49,17 +56,24 @@ def _writable(keys: Keys) -> Keys:
 
 
 @compiled
-def _fill_uniform(seed: np.uint64, users: Keys, step: np.uint64, draws: Floats) -> None:
-    """Write the stream of every user: the top 53 bits of mixed multiples of GOLDEN, counted from a mixed start."""
+def _fill_starts(seed: np.uint64, users: Keys, step: np.uint64, starts: Keys) -> None:
+    """Write where the stream of every user begins."""
     for user in range(len(users)):
-        position = _mix(_mix(_mix(seed) ^ users[user]) ^ step)
-        for number in range(draws.shape[1]):
-            position += GOLDEN
-            draws[user, number] = np.float64(_mix(position) >> np.uint64(11)) * 2.0**-53
+        starts[user] = mix(mix(mix(seed) ^ users[user]) ^ step)
 
 
 @compiled
-def _mix(value: np.uint64) -> np.uint64:
+def _fill_uniform(seed: np.uint64, users: Keys, step: np.uint64, draws: Floats) -> None:
+    """Write the stream of every user: the top 53 bits of mixed multiples of GOLDEN, counted from a mixed start."""
+    for user in range(len(users)):
+        position = mix(mix(mix(seed) ^ users[user]) ^ step)
+        for number in range(draws.shape[1]):
+            position += GOLDEN
+            draws[user, number] = np.float64(mix(position) >> np.uint64(11)) * 2.0**-53
+
+
+@compiled
+def mix(value: np.uint64) -> np.uint64:
     """Scramble a 64-bit number one to one: the finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
     mixed = value + GOLDEN
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

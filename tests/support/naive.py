@@ -82,6 +82,18 @@ def overlap_greedy(
     return greedy(available, k, gain)
 
 
+def softmax_propensities(
+    scores: Floats, similarities: Floats, weight: float, temperature: float, slate: list[int]
+) -> list[float]:
+    """How probable each item of a slate is, given those before it, if everything else may be shown."""
+    result = []
+    for place, item in enumerate(slate):
+        left = [other for other in range(len(scores)) if other not in slate[:place]]
+        gains = {i: scores[i] - weight * sum(similarities[i, other] for other in slate[:place]) for i in left}
+        result.append(math.exp(gains[item] / temperature) / sum(math.exp(gains[i] / temperature) for i in left))
+    return result
+
+
 def similarity(categories: NDArray[np.bool_], vectors: Floats, item: int, other: int) -> float | None:
     """Jaccard of the categories if both items have some, else the cosine of the vectors, not below 0; None: unknown."""
     ours, theirs = ({int(name) for name in np.flatnonzero(categories[number])} for number in (item, other))

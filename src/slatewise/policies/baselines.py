@@ -10,7 +10,19 @@ from slatewise.catalog import Catalog
 from slatewise.evidence import Evidence
 from slatewise.policies.protocol import Booleans, Floats, Slates, State, at_items, check_share, sigmoid
 from slatewise.randomness import Streams
-from slatewise.slates import Available, Choice, Rule, choose, epsilon_greedy, item_vectors, rules, table, top_k
+from slatewise.slates import (
+    Available,
+    Choice,
+    Rule,
+    as_table,
+    choose,
+    epsilon_greedy,
+    item_vectors,
+    rules,
+    table,
+    top_k,
+)
+from slatewise.slates.stochastic import SoftmaxGreedy
 
 
 def population_logits(catalog: Catalog) -> Floats:
@@ -205,4 +217,12 @@ class Random:
         del state
         items = top_k(random.uniform(self.catalog.n_items), available, k).items
         unknown = np.full(items.shape, np.nan)
-        return Slates(items, unknown, unknown, np.zeros(items.shape))
+        left = as_table(available, len(items), self.catalog.n_items).sum(axis=1)[:, None] - np.arange(k)
+        return Slates(
+            items, unknown, unknown, np.zeros(items.shape), np.where(left > 0, 1.0 / np.maximum(left, 1), 0.0)
+        )
+
+    def softmax(self, state: State, random: Streams) -> SoftmaxGreedy:
+        """Return the same as a draw by softmax, of scores that are all equal."""
+        del state, random
+        return SoftmaxGreedy.of(table(np.zeros((1, self.catalog.n_items))), rules.relevance(), 1.0)

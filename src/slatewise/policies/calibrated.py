@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise import belief
+from slatewise.belief.gaussian import Factored
 from slatewise.belief.rates import Rates
 from slatewise.catalog import Catalog
 from slatewise.catalog.taste import category_columns, taste_categories
@@ -42,6 +43,7 @@ from slatewise.slates import (
 from slatewise.slates.kernels import Vectors
 from slatewise.slates.rules import OVERLAP, vectors_for_overlap
 from slatewise.slates.scores import LINEAR, boosted, linear_scores
+from slatewise.slates.stochastic import SoftmaxGreedy, StochasticChoice
 
 MOST_LIKED = 10
 LEAST_NOISE = 0.2
@@ -50,8 +52,8 @@ PREPARED = (*FIXED, "current", "tastes_now", "items", "favorite_rate")
 """What is prepared once: for a catalog, and for its rates as they are now."""
 EXPLORING = 8
 """Dimensions of the random directions in which uncertain rates are drawn."""
-SALT = 0x9D5C2E0B
-"""Makes draws of rates independent of draws of tastes."""
+SALT, SLATE_SALT = 0x9D5C2E0B, 0x51A7E5
+"""Make draws of rates, and of slates, independent of draws of tastes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,8 @@ class Calibrated:
     the mean; category_weight s: a share s² of how likes vary is a taste for the categories of an item, so that
     somebody who likes one category is recognized sooner, 0 means that only likes in common count; explore:
     how many standard deviations the rates of items are drawn from what is known of them (Thompson sampling at 1), which
-    gives new items their chance, 0 means none.
+    gives new items their chance, 0 means none; explore_slates: temperature of a softmax over the gains at each place,
+    in units of `favorite_rate`, so that any slate is possible and its probability known, 0 means the best item.
     """
 
     catalog: Catalog
@@ -70,7 +73,8 @@ class Calibrated:
     temperature: float = 0.0
     category_weight: float = 0.25
     explore: float = 0.0
-    choosing_options: ClassVar[tuple[str, ...]] = ("explore",)
+    explore_slates: float = 0.0
+    choosing_options: ClassVar[tuple[str, ...]] = ("explore", "explore_slates")
     """Options that no belief depends on; slates are logged with them."""
     one_at_a_time = False
     additive = ("precision", "shift")
@@ -81,6 +85,7 @@ class Calibrated:
         check_not_negative("temperature", self.temperature)
         check_share("category_weight", self.category_weight)
         check_not_negative("explore", self.explore)
+        check_not_negative("explore_slates", self.explore_slates)
 
     @cached_property
     def vectors(self) -> NDArray[np.float32]:
@@ -200,25 +205,45 @@ class Calibrated:
     def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Choose greedily by probability minus the similarity with the items chosen so far; see `rules.overlap`."""
         beliefs = belief.factor(belief.Beliefs(state["precision"], state["shift"]))
+        scores, rule = self._scores(beliefs, random), self._rule(state)
+        choice: Choice | StochasticChoice
+        if self.explore_slates > 0.0:
+            starts = Streams(random.seed ^ SLATE_SALT, random.users, random.step).starts
+            choice = self._softmax(scores, rule).draw(available, k, starts)
+        else:
+            choice = choose(scores, rule, available, k)
+        shown = np.maximum(choice.items, 0)  # any item stands in for −1
+        mean, variance = beliefs.logit_moments(self._at(shown), self.current.mean.take(shown))
+        probability = np.minimum(np.maximum(mean, 0.0), 1.0)
+        deviation = np.sqrt(variance + np.square(self.current.deviation.take(shown)))
+        propensity = getattr(choice, "propensity", None)
+        return Slates(choice.items, probability, deviation, choice.variety, propensity)
+
+    def softmax(self, state: State, random: Streams) -> SoftmaxGreedy | None:
+        """Return how slates are drawn, None if they are not."""
+        if self.explore_slates == 0.0:
+            return None
+        beliefs = belief.factor(belief.Beliefs(state["precision"], state["shift"]))
+        return self._softmax(self._scores(beliefs, random), self._rule(state))
+
+    def _softmax(self, scores: Scores, rule: Rule) -> SoftmaxGreedy:
+        return SoftmaxGreedy.of(scores, rule, self.explore_slates * self.favorite_rate)
+
+    def _scores(self, beliefs: Factored, random: Streams) -> Scores:
+        """Return what slates are chosen by: probabilities, with tastes and rates drawn where that is asked for."""
         theta = beliefs.mean
         if self.temperature > 0.0:
             theta = beliefs.sample(random.normal(theta.shape[1]), self.temperature)
         if self.explore > 0.0:
             draws = Streams(random.seed ^ SALT, random.users, random.step).normal(EXPLORING)
             theta = np.hstack([theta, self.explore * draws])
-        choice = self._choose(theta, available, k, state["rounds"] == 0)
-        shown = np.maximum(choice.items, 0)  # any item stands in for −1
-        mean, variance = beliefs.logit_moments(self._at(shown), self.current.mean.take(shown))
-        probability = np.minimum(np.maximum(mean, 0.0), 1.0)
-        deviation = np.sqrt(variance + np.square(self.current.deviation.take(shown)))
-        return Slates(choice.items, probability, deviation, choice.variety)
-
-    def _choose(self, theta: Floats, available: Booleans | Available, k: int, is_first: Booleans) -> Choice:
-        """Choose by sampled tastes (n_users, rank); is_first says who sees a first slate."""
-        weights = np.where(is_first, self.overlap_weight(True), self.overlap_weight(False))
-        rule = Rule(OVERLAP, weights, vectors=self.similarity_vectors, sets=self.category_sets)
         scores = Scores(LINEAR, theta, self.items)
-        return choose(scores if self.boost is None else boosted(scores, self.boost), rule, available, k)
+        return scores if self.boost is None else boosted(scores, self.boost)
+
+    def _rule(self, state: State) -> Rule:
+        """Return what makes slates varied; a first slate has a weight of its own."""
+        weights = np.where(state["rounds"] == 0, self.overlap_weight(True), self.overlap_weight(False))
+        return Rule(OVERLAP, weights, vectors=self.similarity_vectors, sets=self.category_sets)
 
     def _at(self, items: Integers) -> Floats:
         """Return the t_i of some items (n_users, k)."""

@@ -46,13 +46,15 @@ class Slates:
     """Chosen items (n_users, k), −1 where the catalog ran out, and why: each array (n_users, k).
 
     probability and deviation describe the click probability the policy believes in (NaN where it has no belief);
-    diversity_gain is what the item added to the variety of its slate, in the units of the policy's rule.
+    diversity_gain is what the item added to the variety of its slate, in the units of the policy's rule. A policy that
+    draws items says how probable each was at its place, given the items before it: its propensity.
     """
 
     items: Integers
     probability: Floats
     deviation: Floats
     diversity_gain: Floats
+    propensity: Floats | None = None
 
 
 class Policy(Protocol):

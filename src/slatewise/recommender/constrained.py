@@ -192,14 +192,16 @@ def _taken(slates: Slates, places: Integers) -> Slates:
 
 
 def _columns(slates: Slates) -> tuple[NDArray[Any], ...]:
-    return slates.items, slates.probability, slates.deviation, slates.diversity_gain
+    propensity = np.full(slates.items.shape, np.nan) if slates.propensity is None else slates.propensity
+    return slates.items, slates.probability, slates.deviation, slates.diversity_gain, propensity
 
 
 def _in_order(select: Select, n_items: int, numbers: Sequence[int]) -> Slates:
-    """Return some items, in their order, with what the policy says about them."""
+    """Return some items, in their order, with what the policy says about them; they are there for certain."""
     only = Available.of(n_items, candidates=numbers)
     slates = select(only, len(numbers))
     places = {number: place for place, number in enumerate(slates.items[0].tolist())}
+    slates = replace(slates, propensity=np.ones(slates.items.shape))
     return _taken(slates, np.array([places[number] for number in numbers], dtype=np.int64))
 
 

@@ -4,6 +4,7 @@ Drafting reads and computes and may take its time in any thread. Recording is sh
 written about the user in the meantime; then nothing is recorded, and the slate is drafted again.
 """
 
+import math
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.policies import Available
+from slatewise.policies import Available, Slates
 from slatewise.randomness import Streams
 from slatewise.recommender.constrained import Question, select_by_rules
 from slatewise.recommender.learning import LoggedSlate, Shown, state_at
@@ -152,8 +153,9 @@ class Serving:
 class Draft:
     """A slate that was chosen at a time but not recorded yet, and what else recording it changes.
 
-    closed: the user's slates that it closes, with what was said about them; withdrawn: the slate that it replaces. The
-    version of the profile is the oldest that any of this was read from.
+    closed: the user's slates that it closes, with what was said about them; withdrawn: the slate that it replaces;
+    propensities: of its items, given those before each, if they were drawn. The version of the profile is the oldest
+    that any of this was read from.
     """
 
     request: SlateRequest
@@ -165,6 +167,7 @@ class Draft:
     items: tuple[SlateItem, ...]
     variety: float | None
     unmet: tuple[UnmetRule, ...]
+    propensities: tuple[float, ...] | None
     at: float
 
     def choice(self, seed: int) -> Choice:
@@ -185,6 +188,7 @@ class Draft:
             ],
             **({"unmet": [*map(asdict, self.unmet)]} if self.unmet else {}),
             **({"owned": [*self.request.owned]} if self.request.owned else {}),
+            **({"propensities": [*self.propensities]} if self.propensities is not None else {}),
         }
 
     def _exploration(self) -> Choice | None:
@@ -193,7 +197,7 @@ class Draft:
         explained = policy.explained(self.numbers, (item.probability for item in self.items))
         if explained is None:
             return None
-        return {"rates": policy.version, "explore": getattr(policy.policy, "explore", 0.0), "explained": explained}
+        return {"rates": policy.version, **policy.choosing_options, "explained": explained}
 
 
 def draft_slate(serving: Serving, request: SlateRequest, transaction: Transaction | None = None) -> Draft:
@@ -216,10 +220,10 @@ def draft_slate(serving: Serving, request: SlateRequest, transaction: Transactio
 
 def choose_items(
     served: ServedCatalog, profile: UserProfile, request: SlateRequest, random: Streams, now: float
-) -> tuple[Integers, tuple[SlateItem, ...], float | None, tuple[UnmetRule, ...]]:
+) -> tuple[Integers, tuple[SlateItem, ...], float | None, tuple[UnmetRule, ...], tuple[float, ...] | None]:
     """Choose a slate for a user without open slates.
 
-    Return the numbers of its items, the items, its variety and the rules that it does not meet.
+    Return the numbers of its items, the items, its variety, the rules that it does not meet, and propensities.
     """
     policy, learned = profile.policy, learn_everything(profile)
     unmet: tuple[UnmetRule, ...] = ()
@@ -239,7 +243,18 @@ def choose_items(
     numbers = chosen.items[0][chosen.items[0] >= 0]
     if not len(numbers):
         raise RequestError("nothing is left to show: no item passes the given candidates, categories and exclusions")
-    return numbers, *describe(served, chosen, profile.liked()), unmet
+    return numbers, *describe(served, chosen, profile.liked()), unmet, _propensities(chosen, request.rules)
+
+
+def _propensities(chosen: Slates, rules: SlateRules) -> tuple[float, ...] | None:
+    """Return the propensities of a slate that was drawn.
+
+    None under rules about several items, by which it may have been drawn again: what was allowed at a place is unknown.
+    """
+    if chosen.propensity is None or rules.at_most or rules.at_least:
+        return None
+    known: list[float] = chosen.propensity[0][chosen.items[0] >= 0].tolist()
+    return None if any(math.isnan(propensity) for propensity in known) else tuple(known)
 
 
 def record_slate(serving: Serving, transaction: Transaction, draft: Draft) -> Slate | None:

@@ -42,7 +42,7 @@ def _rated(history: RatesHistory, served: ServedCatalog, policy: ServedPolicy, c
     exploration = choice["exploration"] or {"rates": 0, "explore": 0.0}
     version = exploration["rates"]
     rates = history.at(version).on(served) if version else Rates.of(served.catalog)
-    return policy.exploring(exploration["explore"]).with_rates(rates, version)
+    return policy.exploring(exploration).with_rates(rates, version)
 
 
 def _obstacle(

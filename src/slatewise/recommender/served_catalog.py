@@ -68,12 +68,24 @@ class ServedPolicy:
             return self
         return replace(self, policy=adjust(rates), version=version)
 
-    def exploring(self, explore: float) -> "ServedPolicy":
-        """Return the policy exploring by another amount, before any rates; the same if it explores by that already."""
-        if getattr(self.policy, "explore", explore) == explore:
+    @cached_property
+    def choosing_options(self) -> dict[str, float]:
+        """The options that no belief depends on, as each slate is logged with; without slates that explore, one."""
+        names = getattr(self.policy, "choosing_options", ("explore",))
+        options = {name: getattr(self.policy, name, 0.0) for name in names}
+        return {name: value for name, value in options.items() if value or name == "explore"}
+
+    def exploring(self, logged: Mapping[str, Any]) -> "ServedPolicy":
+        """Return the policy with the options that a slate was logged with, before any rates; the same if it has them.
+
+        An option that a log does not have was 0.
+        """
+        names = getattr(self.policy, "choosing_options", ())
+        options = {name: logged.get(name, 0.0) for name in names}
+        if all(getattr(self.policy, name) == value for name, value in options.items()):
             return self
         other: Any = self.policy
-        return replace(self, policy=replace(other, explore=explore), version=-1)
+        return replace(self, policy=replace(other, **options), version=-1)
 
     def explained(self, numbers: Integers, probabilities: Iterable[float | None]) -> list[float] | None:
         """Return what taste adds to the rates of chosen items; None if the policy knows no rates."""

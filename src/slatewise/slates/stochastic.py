@@ -1,0 +1,218 @@
+"""The stochastic greedy: at each place an item is drawn by softmax over the gains, so propensities are exact.
+
+P(item i at this place | the items before it) = exp(gain_i / τ) / Σ exp(gain_j / τ) over the available items j. The draw
+takes an exponential waiting time for every item at the rate exp(gain_i / τ), and the shortest wins: that is the
+Gumbel-max trick, argmax gain_i / τ + G_i with Gumbel noise G, in another form. Each item has its own random number at
+each place, so leaving out an item that was not chosen changes nothing about those chosen before.
+
+Every gain counts, so the cost is one pass over all available items for each place; see docs/evaluation.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from slatewise.compiled import compiled
+from slatewise.randomness import GOLDEN, Keys, mix
+from slatewise.slates.available import Available, as_table
+from slatewise.slates.greedy import rule_arguments
+from slatewise.slates.kernels import (
+    Floats,
+    Integers,
+    Vectors,
+    Words,
+    inner,
+    is_empty,
+    jaccard_of_sets,
+    product,
+    squared_length,
+)
+from slatewise.slates.rules import (
+    OVERLAP,
+    RELEVANCE,
+    Rule,
+    RuleArguments,
+    add_direction,
+    next_state,
+)
+from slatewise.slates.scores import LINEAR, TABLE, Scores, linear_scores
+
+NO_VALUES = np.zeros((0, 0))
+
+Sampled = tuple[Integers, Floats, Floats, Floats, Floats]
+"""Items, gains, own values, propensities, expected values: each (n_rows, k)."""
+
+
+@dataclass(frozen=True)
+class StochasticChoice:
+    """Drawn items (n_rows, k), −1 where nothing was left, their gains, the part that is variety, and propensities.
+
+    A propensity is the probability of an item at its place, given the items before it.
+    """
+
+    items: Integers
+    gains: Floats
+    variety: Floats
+    propensity: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxGreedy:
+    """Scores, a rule for variety (relevance or overlap) and the temperature τ of the softmax over gains.
+
+    A score table of one row is shared by all rows that are drawn.
+    """
+
+    scores: Floats
+    rule: Rule
+    temperature: float
+
+    @classmethod
+    def of(cls, scores: Scores, rule: Rule, temperature: float) -> SoftmaxGreedy:
+        """Check rule and temperature, and work out linear scores of all items."""
+        if rule.kind not in (RELEVANCE, OVERLAP) or scores.kind not in (TABLE, LINEAR):
+            raise ValueError("a stochastic greedy chooses by linear scores and by relevance or overlap")
+        if not 0.0 < temperature < np.inf:
+            raise ValueError(f"temperature is {temperature}; give a positive number")
+        return cls(scores.values if scores.kind == TABLE else linear_scores(scores), rule, temperature)
+
+    def draw(self, available: Available | ArrayLike, k: int, starts: Keys) -> StochasticChoice:
+        """Draw a slate of k items for each stream of random numbers, which starts (n_rows,) say where to find."""
+        given = np.full((len(starts), k), -1, dtype=np.int64)
+        items, gains, own, propensity, _ = self._run(available, starts, (given, given, NO_VALUES))
+        return StochasticChoice(items, gains, gains - own, propensity)
+
+    def propensities(self, available: Available | ArrayLike, slates: Integers) -> Floats:
+        """Return the probability of each item of slates (n_rows, k), given those before it; 0 if not available."""
+        starts = np.zeros(len(slates), dtype=np.uint64)
+        return self._run(available, starts, (slates, slates, NO_VALUES))[3]
+
+    def expectations(self, available: Available | ArrayLike, slates: Integers, values: Floats) -> Floats:
+        """Return the expected value of what is drawn at each place (n_rows, k), given the items before it.
+
+        values: of all items, (n_rows or 1, n_items).
+        """
+        starts = np.zeros(len(slates), dtype=np.uint64)
+        return self._run(available, starts, (slates, slates, np.ascontiguousarray(values)))[4]
+
+    def marginals(self, available: Available | ArrayLike, slate: Integers, starts: Keys) -> Floats:
+        """Return how probable each item of one slate (k,) is at its place, whatever comes before it.
+
+        It is the mean over drawn slates of the probability given the items before; the first place is exact.
+        """
+        given = np.full((len(starts), len(slate)), -1, dtype=np.int64)
+        asked = np.tile(slate, (len(starts), 1))
+        return np.asarray(self._run(available, starts, (given, asked, NO_VALUES))[3].mean(axis=0))
+
+    def _run(self, available: Available | ArrayLike, starts: Keys, asked: tuple[Integers, Integers, Floats]) -> Sampled:
+        """Run the kernel; asked: items to take instead of drawing, items to know the propensities of, values."""
+        shape = asked[0].shape
+        n_rows = 1 if isinstance(available, Available) else len(np.asarray(available))
+        allowed = np.ascontiguousarray(as_table(available, n_rows, self.scores.shape[1]))
+        items: Integers = np.full(shape, -1, dtype=np.int64)
+        out = (items, np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape))
+        given, wanted = (np.ascontiguousarray(numbers, dtype=np.int64) for numbers in asked[:2])
+        arguments = (self.scores, allowed, float(self.temperature)), rule_arguments(self.rule)
+        failed = draw_slates(*arguments, np.ascontiguousarray(starts), (given, wanted, asked[2]), out)
+        if failed >= 0:
+            raise ValueError("the score of an available item is not finite; mark it not available, or repair it")
+        return out
+
+
+@compiled
+def draw_slates(
+    softmax: tuple[Floats, NDArray[np.bool_], float],
+    rule: RuleArguments,
+    starts: Keys,
+    asked: tuple[Integers, Integers, Floats],
+    out: Sampled,
+) -> int:
+    """Draw a slate for every row; return the first row with a score that is not finite, or −1."""
+    scores, allowed, temperature = softmax
+    kind, weights, noise, vectors, words, of_item = rule
+    n_items, k = scores.shape[1], out[0].shape[1]
+    gains, state, left = np.empty(n_items), np.empty(n_items), np.empty(n_items, dtype=np.bool_)
+    sums, directions = np.empty(words.shape[0]), np.empty((k, vectors.shape[1]))
+    for row in range(out[0].shape[0]):
+        weight = 0.0 if kind == RELEVANCE else weights[row if weights.size > 1 else 0]
+        own, slate = scores[row if scores.shape[0] > 1 else 0], out[0][row]
+        left[:], state[:], sums[:] = allowed[row if allowed.shape[0] > 1 else 0], 0.0, 0.0
+        for place in range(min(k, left.sum())):
+            if weight > 0.0 and place > 0:
+                add_similarities(vectors, (words, of_item), (directions, slate, place - 1), left, (sums, state))
+            largest = -np.inf
+            for item in range(n_items):
+                if left[item]:
+                    if not abs(own[item]) < np.inf:
+                        return row
+                    gains[item] = own[item]
+                    if weight > 0.0:
+                        gains[item] -= weight * (sums[of_item[item]] + state[item])
+                    largest = max(largest, gains[item])
+            start = mix(starts[row] ^ np.uint64(place))
+            item = draw_item(gains, left, (largest, temperature), start, (row, place), asked, out)
+            slate[place], out[1][row, place], out[2][row, place] = item, gains[item], own[item]
+            left[item] = False
+            if weight > 0.0 and vectors.shape[0] > 0:
+                add_direction((kind, weight, noise), vectors, item, directions, place)
+    return -1
+
+
+@inner
+def add_similarities(
+    vectors: Vectors,
+    sets: tuple[Words, Integers],
+    chosen: tuple[Floats, Integers, int],
+    left: NDArray[np.bool_],
+    so_far: tuple[Floats, Floats],
+) -> None:
+    """Add the similarity with the latest item: of every set of categories, and of items that it says nothing about."""
+    (words, of_item), (directions, slate, latest), (sums, state) = sets, chosen, so_far
+    other = of_item[slate[latest]]
+    for number in range(sums.size):
+        sums[number] += jaccard_of_sets(words, number, other)
+    if vectors.shape[0] == 0:
+        return
+    for item in range(state.size):
+        if left[item] and (is_empty(words, of_item[item]) or is_empty(words, other)):
+            along = product(vectors, item, directions, latest)
+            state[item] = next_state(OVERLAP, state[item], squared_length(vectors, item), along)
+
+
+@inner
+def draw_item(
+    gains: Floats,
+    left: NDArray[np.bool_],
+    softmax: tuple[float, float],
+    start: np.uint64,
+    at: tuple[int, int],
+    asked: tuple[Integers, Integers, Floats],
+    out: Sampled,
+) -> int:
+    """Return the item at a place, drawn unless it is given, and note the propensity and the expected value.
+
+    A waiting time −log(1 − u) / share is at least u / share, which is enough to tell that most items do not win.
+    """
+    (largest, temperature), (row, place), (given, wanted, values) = softmax, at, asked
+    total, expected, shortest, chosen = 0.0, 0.0, np.inf, given[row, place]
+    for item in range(gains.size):
+        if not left[item]:
+            continue
+        share = np.exp((gains[item] - largest) / temperature)
+        total += share
+        if values.shape[0] > 0:
+            expected += share * values[row if values.shape[0] > 1 else 0, item]
+        if given[row, place] < 0:
+            uniform = np.float64(mix(start + GOLDEN * np.uint64(item + 1)) >> np.uint64(11)) * 2.0**-53
+            if uniform < shortest * share:
+                waiting = -np.log1p(-uniform) / share
+                if waiting < shortest:
+                    shortest, chosen = waiting, item
+    known = wanted[row, place] if wanted[row, place] >= 0 else chosen
+    if left[known]:
+        out[3][row, place] = np.exp((gains[known] - largest) / temperature) / total
+    out[4][row, place] = expected / total
+    return int(chosen)

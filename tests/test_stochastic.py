@@ -1,0 +1,150 @@
+"""The stochastic greedy: propensities by formula are frequencies, and the log has them and chooses again."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from slatewise.policies import make_policy
+from slatewise.randomness import Streams
+from slatewise.recommender import AtMost, Pin, PolicyShare, Recommender, SlateRules
+from slatewise.slates import Available, overlap_greedy, pack_sets, rules, table
+from slatewise.slates.stochastic import SoftmaxGreedy
+from tests.support import naive
+from tests.support.recommending import Clock, ids, make_catalog
+
+CATEGORIES = np.array([[1, 0], [1, 0], [1, 1], [0, 1], [0, 0], [0, 0]], dtype=bool)
+VECTORS = np.random.default_rng(2).normal(size=(6, 3))
+SCORES = np.array([[0.5, 0.45, 0.4, 0.32, 0.35, 0.1]])
+SIMILARITIES = np.array(
+    [[naive.similarity(CATEGORIES, VECTORS, item, other) or 0.0 for other in range(6)] for item in range(6)]
+)
+WEIGHT, TEMPERATURE, K = 0.2, 0.1, 3
+SLATES = list(itertools.permutations(range(6), K))
+DRAWS = 1_000_000
+NOBODY = np.array([5], dtype=np.uint64)
+
+
+def sampler(temperature: float = TEMPERATURE) -> SoftmaxGreedy:
+    rule = rules.overlap(pack_sets(CATEGORIES), WEIGHT, VECTORS)
+    return SoftmaxGreedy(SCORES, rule, temperature)
+
+
+def expected(temperature: float = TEMPERATURE) -> NDArray[np.float64]:
+    one_by_one = [naive.softmax_propensities(SCORES[0], SIMILARITIES, WEIGHT, temperature, [*s]) for s in SLATES]
+    return np.array(one_by_one)
+
+
+def test_propensities_are_the_formula() -> None:
+    found = sampler().propensities(np.ones((1, 6), dtype=bool), np.array(SLATES))
+    np.testing.assert_allclose(found, expected(), rtol=1e-12)
+    assert found.prod(axis=1).sum() == pytest.approx(1.0)
+
+
+def test_frequencies_over_a_million_draws_are_the_propensities() -> None:
+    """Chi-square over all 120 slates; negative control: a temperature that is 2 % off does not fit."""
+    starts = Streams(7, np.arange(DRAWS, dtype=np.uint64), 0).starts
+    drawn = sampler().draw(np.ones((1, 6), dtype=bool), K, starts)
+    counts = np.bincount(drawn.items @ np.array([36, 6, 1]), minlength=216).reshape(6, 6, 6)
+    observed = np.array([counts[slate] for slate in SLATES])
+    p_values = []
+    for temperature in (TEMPERATURE, 1.02 * TEMPERATURE):
+        wanted = DRAWS * expected(temperature).prod(axis=1)
+        p_values.append(float(stats.chisquare(observed, wanted * DRAWS / wanted.sum()).pvalue))
+    assert p_values[0] > 1e-3 > p_values[1]
+
+
+def test_marginals_and_expectations_are_sums_over_slates() -> None:
+    everything, by_slate = np.ones((1, 6), dtype=bool), expected().prod(axis=1)
+    slate, values = np.array([2, 3, 4]), np.arange(6.0)[None]
+    starts = Streams(1, np.arange(40_000, dtype=np.uint64), 0).starts
+    found = sampler().marginals(everything, slate, starts)
+    exact = [sum(p for s, p in zip(SLATES, by_slate, strict=True) if s[at] == item) for at, item in enumerate(slate)]
+    np.testing.assert_allclose(found, exact, rtol=0.01)
+    assert found[0] == pytest.approx(exact[0], rel=1e-12)
+    mean = sampler().expectations(everything, slate[None], values)[0]
+    for place in range(K):
+        left = [item for item in range(6) if item not in slate[:place]]
+        ways = [naive.softmax_propensities(SCORES[0], SIMILARITIES, WEIGHT, 0.1, [*slate[:place], i]) for i in left]
+        assert mean[place] == pytest.approx(sum(item * way[-1] for item, way in zip(left, ways, strict=True)))
+
+
+def test_without_heat_it_is_the_greedy_choice_and_leaving_out_others_changes_nothing() -> None:
+    everything, starts = np.ones((1, 6), dtype=bool), Streams(3, np.arange(200, dtype=np.uint64), 0).starts
+    cold = sampler(1e-6).draw(everything, K, starts).items
+    sets = pack_sets(CATEGORIES)
+    with_categories = SoftmaxGreedy(SCORES, rules.overlap(sets, WEIGHT), 1e-6).draw(everything, K, starts).items
+    assert (cold == cold[0]).all()
+    assert (with_categories == overlap_greedy(SCORES, sets, everything, K, WEIGHT).items).all()
+    for row, start in zip(sampler().draw(everything, K, starts).items, starts, strict=True):
+        others = [item for item in range(6) if item not in row]
+        again = sampler().draw(Available.of(6, excluded=others[:2]), K, start[None]).items[0]
+        assert (again == row).all()
+
+
+def test_what_is_not_available_has_no_propensity_and_short_slates_end() -> None:
+    only = Available.of(6, candidates=[1, 4])
+    assert sampler().propensities(only, np.array([[0, 1, 2]]))[0, [0, 2]].tolist() == [0.0, 0.0]
+    drawn = sampler().draw(only, K, NOBODY)
+    assert sorted(drawn.items[0].tolist()) == [-1, 1, 4]
+    assert drawn.propensity[0].tolist()[1:] == [1.0, 0.0]
+    with pytest.raises(ValueError, match="not finite"):
+        SoftmaxGreedy(np.array([[np.nan, 1.0]]), rules.relevance(), 1.0).draw(Available.of(2), 1, NOBODY)
+    with pytest.raises(ValueError, match="temperature is 0"):
+        SoftmaxGreedy.of(table(SCORES), rules.relevance(), 0.0)
+    with pytest.raises(ValueError, match="relevance or overlap"):
+        SoftmaxGreedy.of(table(SCORES), rules.volume(VECTORS), 1.0)
+
+
+@pytest.mark.parametrize("name", ["random", "dc2b-calibrated"])
+def test_policies_say_how_probable_their_slates_were(name: str) -> None:
+    """A batch, and each of its users alone, draw the same; `softmax` gives the same propensities again."""
+    options = {} if name == "random" else {"explore_slates": 0.1, "temperature": 0.5, "explore": 0.3}
+    policy, keys = make_policy(name, make_catalog(40), **options), np.arange(5, dtype=np.uint64)
+    state, available = policy.start(5), np.random.default_rng(0).random((5, 40)) < 0.7
+    slates = policy.select(state, available, 4, Streams(0, keys, 2))
+    assert slates.propensity is not None
+    softmax = policy.softmax(state, Streams(0, keys, 2))  # type: ignore[attr-defined]
+    np.testing.assert_allclose(softmax.propensities(available, slates.items), slates.propensity, rtol=1e-12)
+    for user in range(5):
+        alone = {key: value[user : user + 1] for key, value in state.items()}
+        seen = Available.of(40, excluded=np.flatnonzero(~available[user]))
+        again = policy.select(alone, seen, 4, Streams(0, keys[user : user + 1], 2))
+        assert again.items.tolist() == slates.items[user : user + 1].tolist()
+        assert again.propensity is not None
+        np.testing.assert_allclose(again.propensity[0], slates.propensity[user], rtol=1e-12)
+
+
+def test_the_log_has_propensities_and_chooses_the_same_again() -> None:
+    shares = {"drawn": PolicyShare("dc2b-calibrated", options={"explore_slates": 0.2})}
+    clock = Clock()
+    with Recommender(make_catalog(60), shares, clock=clock) as recommender:
+        for user in range(8):
+            for _ in range(3):
+                clock.now += 1.0
+                slate = recommender.recommend(f"user {user}", 5)
+                recommender.feedback(slate.slate_id, ids(slate)[:1])
+        assert all(one.is_same for one in recommender.replay())
+        firsts = {tuple(ids(recommender.preview(f"new {user}", 5))) for user in range(8)}
+        assert len(firsts) == 8  # drawn for each user
+        logged = [row["choice"] for row in recommender.export("user 0")["slates"]]
+        assert all(0.0 < p < 1.0 for choice in logged for p in choice["propensities"])
+        store = recommender.store
+        colder = {"drawn": PolicyShare("dc2b-calibrated", options={"explore_slates": 0.1})}
+        assert all(one.is_same for one in Recommender(make_catalog(60), colder, store).replay())
+
+
+def test_rules_and_what_is_known_of_propensities() -> None:
+    """Pinned items are certain; rules about several items may draw again, so nothing is said; without heat, nothing."""
+    shares = {"drawn": PolicyShare("dc2b-calibrated", options={"explore_slates": 0.2})}
+    with Recommender(make_catalog(60), shares) as recommender:
+        pinned = recommender.draft(recommender.request("ann", 3, rules=SlateRules(pin=(Pin(101, 2),)))).choice(0)
+        assert pinned["propensities"][1] == 1.0 != pinned["propensities"][0]
+        limited = recommender.request("ann", 3, rules=SlateRules(at_most=(AtMost(1, "category"),)))
+        assert "propensities" not in recommender.draft(limited).choice(0)
+    with Recommender(make_catalog(60)) as recommender:
+        choice = recommender.draft(recommender.request("ann", 3)).choice(0)
+        assert "propensities" not in choice
+        assert "explore_slates" not in choice["exploration"]
