@@ -1,4 +1,4 @@
-"""`python -m benchmarks.load [load | soak | sweeps | histories | compare]`: the service under load."""
+"""`python -m benchmarks.load [load | soak | sweeps | histories | compare | cost]`: the service under load."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.load import compare, histories, load_test, soak, sweeps
+from benchmarks.load import compare, cost, histories, load_test, soak, sweeps
 from benchmarks.load.compare import run_loop
 from benchmarks.load.load_test import Plan, Row
 from benchmarks.load.server import SQLITE, Launch, save_catalog_with
@@ -69,6 +69,12 @@ def _compare(given: argparse.Namespace, directory: Path) -> Outcome:
     return {"compare": runs}, compare.comparison_table(plan, runs), True
 
 
+def _cost(given: argparse.Namespace, directory: Path) -> Outcome:
+    launches = compare.launches_of(given.source, [SQLITE], directory, given.items, given.policy)
+    runs = cost.compare(Plan(runs=given.runs), launches, directory, _note)
+    return {"cost": runs}, cost.cost_table(runs), True
+
+
 def _sweeps(given: argparse.Namespace, directory: Path) -> Outcome:
     plan = Plan(given.slates or 150.0, given.feedbacks or 15.0, given.seconds or 30.0, given.runs)
     runs = sweeps.compare(plan, _launch(given, directory), directory, given.expired, _note)
@@ -87,6 +93,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, Path], Outcome]] = {
     "sweeps": _sweeps,
     "histories": _histories,
     "compare": _compare,
+    "cost": _cost,
 }
 
 
@@ -117,7 +124,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--clients", type=int, default=32, help="that send as fast as they can")
     parser.add_argument("--items", type=int, default=10_000)
     parser.add_argument("--policy", default="dc2b-calibrated")
-    parser.add_argument("--source", type=Path, action="append", help="for compare: a directory that holds slatewise/")
+    parser.add_argument("--source", type=Path, action="append", help="for compare and cost: a directory that holds slatewise/")
     parser.add_argument(
         "--store", action="append", help="for compare: sqlite, or the URL of a PostgreSQL server that may be filled"
     )
@@ -127,8 +134,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--append", type=Path, help="a Markdown file that the result is appended to")
     parser.add_argument("--json", action="store_true", help="print one JSON document with every run")
     given = parser.parse_args(arguments)
-    if (given.command == "compare") != bool(given.source):
-        parser.error("compare, and nothing else, needs --source DIR, once for each source tree")
+    if (given.command in ("compare", "cost")) != bool(given.source):
+        parser.error("compare and cost, and nothing else, need --source DIR, once for each source tree")
     return given
 
 
