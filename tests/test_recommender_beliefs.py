@@ -502,3 +502,15 @@ def test_a_state_survives_as_bytes(name: str) -> None:
         again = state_codec.from_bytes(state_codec.to_bytes(state))
         assert all(np.array_equal(state[key], again[key]) for key in state)
         assert len(state_codec.to_bytes(state)) < sum(array.nbytes for array in state.values()) + 500
+
+
+def test_who_is_cached_stays_cached_when_a_slate_expires_and_rates_are_learned() -> None:
+    clock, store = Clock(), CountingStore(open_store("memory://"))
+    with Recommender(CATALOG, store=store, clock=clock) as recommender:
+        slate = recommender.recommend("ann", 5)
+        recommender.feedback(slate.slate_id, ids(slate)[:1], final=False)
+        assert not {"slates_of", "choices_of", "feedback_on"} & store.calls_of(recommender.learn_rates).keys()
+        clock.now += 3600.0
+        assert not {"slate", "feedback_on"} & store.calls_of(recommender.close_expired).keys()
+        assert not HISTORY & store.calls_of(lambda: recommender.recommend("ann", 5)).keys()
+        check_learned(recommender)

@@ -124,7 +124,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--clients", type=int, default=32, help="that send as fast as they can")
     parser.add_argument("--items", type=int, default=10_000)
     parser.add_argument("--policy", default="dc2b-calibrated")
-    parser.add_argument("--source", type=Path, action="append", help="for compare and cost: a directory that holds slatewise/")
+    parser.add_argument(
+        "--source", type=Path, action="append", help="for compare and cost: a directory that holds slatewise/"
+    )
     parser.add_argument(
         "--store", action="append", help="for compare: sqlite, or the URL of a PostgreSQL server that may be filled"
     )

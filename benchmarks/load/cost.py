@@ -73,9 +73,7 @@ async def _cost(
     return 1000.0 * (target.cpu_seconds - before) / number
 
 
-async def _send(
-    pool: Pool, request: Callable[[], bytes | None], receive: Callable[..., None], number: int
-) -> None:
+async def _send(pool: Pool, request: Callable[[], bytes | None], receive: Callable[..., None], number: int) -> None:
     """Send so many requests, a few at a time."""
     left = iter(range(number))
 

@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import replace
@@ -22,6 +23,7 @@ from slatewise.recommender.feedback import FeedbackEvent, Values, record_feedbac
 from slatewise.recommender.fitting import fit_log, fit_record
 from slatewise.recommender.item_changes import FIELDS, Item, check_items, item_details, patch_item, withdraw_items
 from slatewise.recommender.items import ItemSnapshot
+from slatewise.recommender.learning import SlateChange
 from slatewise.recommender.live_rates import LiveRates
 from slatewise.recommender.loading import LogTail, load_profile
 from slatewise.recommender.merge import check_merge, merge_users
@@ -525,9 +527,9 @@ class Recommender:
         >>> recommender.feedback_later(event).result().duplicate
         False
         """
-        serving = self._serving
-        receipt = serving.store.write(lambda transaction: record_feedback(serving, transaction, event))
-        receipt.add_done_callback(self._note)
+        serving, changes = self._serving, deque[SlateChange](maxlen=1)
+        receipt = serving.store.write(lambda transaction: record_feedback(serving, transaction, event, changes))
+        receipt.add_done_callback(lambda done: self._note(done, changes))
         return receipt
 
     def record_event(self, event: Event) -> EventReceipt:
@@ -1114,10 +1116,10 @@ class Recommender:
         self._rates.use(served)
         return served
 
-    def _note(self, future: Future[Receipt]) -> None:
-        """Remember an event once it is durable, for the next `learn_rates`."""
-        if future.exception() is None and not future.result().duplicate:
-            self._rates.noted.append((future.result().slate_id, future.result().event_id))
+    def _note(self, receipt: Future[Receipt], changes: Iterable[SlateChange]) -> None:
+        """Remember what an event changed once that is durable, for the next `learn_rates`."""
+        if receipt.exception() is None:
+            self._rates.noted.extend(changes)
 
     def _start_over(self, items: ItemSnapshot) -> None:
         """Serve from other items, and load every profile again."""

@@ -7,10 +7,12 @@ when the user's next slate is chosen.
 import hashlib
 import json
 import math
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from slatewise.recommender.learning import Tally
+from slatewise.recommender.learning import LoggedSlate, SlateChange, Tally
+from slatewise.recommender.profile import UserProfile
 from slatewise.recommender.recommend import MAX_ITEMS, Serving, check_id, new_version, plain_id
 from slatewise.recommender.types import ConflictError, Receipt, RequestError, UnknownSlateError
 from slatewise.store.protocol import Transaction
@@ -82,8 +84,11 @@ def content_id(record: FeedbackRecord) -> str:
     return "content-" + hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
-def record_feedback(serving: Serving, transaction: Transaction, event: FeedbackEvent) -> Receipt:
-    """Record an event, once however often it is sent."""
+def record_feedback(
+    serving: Serving, transaction: Transaction, event: FeedbackEvent, changes: deque[SlateChange]
+) -> Receipt:
+    """Record an event, once however often it is sent; `changes` then holds what it changed, if it was new."""
+    changes.clear()
     slate, user = _locked_slate(transaction, event)
     is_late = slate.status != OPEN
     record = event.record(slate, serving.next_time(user))
@@ -94,25 +99,50 @@ def record_feedback(serving: Serving, transaction: Transaction, event: FeedbackE
     _check_items(record, slate)
     if any(one.event_id == record.event_id for one in known):
         record = replace(record, event_id=f"{record.event_id}-{len(known)}")
-    before = Tally.of(one for one in known if one.slate_id == slate.slate_id)
-    slate = _closed(serving, transaction, slate, before, record)
+    profile = serving.current_profile(user)
+    before = _logged(serving, profile, slate, known)
+    tally = before.tally.after(record)
+    after = before.with_said(_closed(serving, transaction, before, tally, record), tally)
     transaction.add_feedback(record)
     version = new_version()
     transaction.save_user(UserRecord(user.user, version, user.n_slates, record.received_at))
-    _update_cache(serving, user, version, (slate, before), record)
-    return Receipt(slate.slate_id, record.event_id, duplicate=False, closed=slate.status != OPEN, late=is_late)
+    _update_cache(serving, user.user, profile, version, SlateChange(before, after))
+    changes.append(SlateChange(before, after))
+    return Receipt(slate.slate_id, record.event_id, duplicate=False, closed=after.record.status != OPEN, late=is_late)
 
 
 def close_expired_slate(serving: Serving, transaction: Transaction, slate: SlateRecord) -> bool:
-    """Close a slate that waited too long for feedback; return False if it is no longer open."""
-    user, current = transaction.lock(slate.user), transaction.slate(slate.slate_id)
+    """Close a slate that waited too long for feedback; return False if it is no longer open.
+
+    What is cached about its user is known to be current, so that nothing else has to be read.
+    """
+    user = transaction.lock(slate.user)
+    profile = serving.current_profile(user)
+    logged = None if profile is None else profile.pending_slate(slate.slate_id)
+    current = transaction.slate(slate.slate_id) if logged is None else logged.record
     if current is None or current.status != OPEN or current.user != user.user:
         return False
-    tally, now = Tally.of(transaction.feedback_on(current)), serving.next_time(user)
-    serving.close(transaction, current.with_status(CLOSED, now), len(tally.liked(current.items)))
-    transaction.save_user(UserRecord(user.user, new_version(), user.n_slates, now))
-    serving.profiles.drop(slate.user)
+    tally = Tally.of(transaction.feedback_on(current)) if logged is None else logged.tally
+    now, version = serving.next_time(user), new_version()
+    closed = current.with_status(CLOSED, now)
+    serving.close(transaction, closed, len(tally.liked(current.items)))
+    transaction.save_user(UserRecord(user.user, version, user.n_slates, now))
+    if profile is None or logged is None:
+        serving.profiles.drop(user.user)
+    else:
+        serving.profiles.replace(user.user, profile.with_pending(logged.with_said(closed, tally), version))
     return True
+
+
+def _logged(
+    serving: Serving, profile: UserProfile | None, slate: SlateRecord, known: Sequence[FeedbackRecord]
+) -> LoggedSlate:
+    """Return a slate with what was said about it, from the profile if it is pending there."""
+    pending = None if profile is None else profile.pending_slate(slate.slate_id)
+    if pending is not None:
+        return pending
+    tally = Tally.of(one for one in known if one.slate_id == slate.slate_id)
+    return LoggedSlate(slate, serving.served.numbers(slate.items), tally)
 
 
 def _locked_slate(transaction: Transaction, event: FeedbackEvent) -> tuple[SlateRecord, UserRecord]:
@@ -165,39 +195,36 @@ def _check_items(record: FeedbackRecord, slate: SlateRecord) -> None:
 
 
 def _closed(
-    serving: Serving, transaction: Transaction, slate: SlateRecord, before: Tally, record: FeedbackRecord
+    serving: Serving, transaction: Transaction, before: LoggedSlate, after: Tally, record: FeedbackRecord
 ) -> SlateRecord:
     """Close and count a slate if the event is final; count what late feedback changes.
 
     A withdrawn slate that somebody reacts to was shown after all, and is closed.
     """
-    after = before.after(record)
-    n_liked = len(after.liked(slate.items))
+    slate, n_liked = before.record, len(after.liked(before.record.items))
     if slate.status == CLOSED:
-        more = n_liked - len(before.liked(slate.items))
+        more = n_liked - before.n_liked
         if more:
             serving.count(transaction, slate, PolicyCounts(clicks=more))
         return slate
-    was_shown = any(not math.isnan(after.value(item)) for item in slate.items)
-    if was_shown if slate.status == WITHDRAWN else record.final:
+    was_shown = slate.status == OPEN or any(not math.isnan(after.value(item)) for item in slate.items)
+    if was_shown and (record.final or slate.status == WITHDRAWN):
         slate = slate.with_status(CLOSED, record.received_at)
         serving.close(transaction, slate, n_liked)
     return slate
 
 
-def _update_cache(
-    serving: Serving, user: UserRecord, version: str, known: tuple[SlateRecord, Tally], event: FeedbackRecord
-) -> None:
+def _update_cache(serving: Serving, user: str, profile: UserProfile | None, version: str, change: SlateChange) -> None:
     """Bring a cached profile up to date; if it was not current, or has learned the slate, it is loaded again later."""
-    (slate, before), profile = known, serving.profiles.get(user.user)
-    if profile is None or profile.version != user.version:
-        serving.profiles.drop(user.user)
-    elif profile.pending_slate(slate.slate_id) is not None:
-        serving.profiles.put(user.user, profile.with_feedback(slate, event, version))
-    elif slate.status == WITHDRAWN or before.says_as_much_as(before.after(event), slate.items):
-        serving.profiles.put(user.user, replace(profile, version=version))
+    before, after = change.before, change.after
+    if profile is None:
+        serving.profiles.drop(user)
+    elif profile.pending_slate(after.record.slate_id) is not None:
+        serving.profiles.put(user, profile.with_pending(after, version))
+    elif after.record.status == WITHDRAWN or before.tally.says_as_much_as(after.tally, after.record.items):
+        serving.profiles.put(user, replace(profile, version=version))
     else:
-        serving.profiles.drop(user.user)
+        serving.profiles.drop(user)
 
 
 def _ids(items: Iterable[ItemId]) -> tuple[ItemId, ...]:

@@ -20,7 +20,7 @@ from slatewise.policies import State
 from slatewise.recommender.items import hashes_of
 from slatewise.recommender.rules import SECONDS_PER_DAY
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
-from slatewise.store.records import CLOSED, EventRecord, FeedbackRecord, ItemId, SlateRecord
+from slatewise.store.records import CLOSED, WITHDRAWN, EventRecord, FeedbackRecord, ItemId, SlateRecord
 
 Floats = NDArray[np.float64]
 
@@ -94,13 +94,20 @@ class Tally:
         return self.seen is None or item in self.seen or item in self.mentioned
 
 
+NOTHING_SAID = Tally()
+
+
 @dataclass(frozen=True, eq=False)
 class LoggedSlate:
-    """A slate of the log with its item numbers, −1 where the catalog no longer has the item, and what was said."""
+    """A slate of the log with its item numbers, −1 where the catalog no longer has the item, and what was said.
+
+    explained: what taste adds to the rates of its items, as it was logged; None if that was not read.
+    """
 
     record: SlateRecord
     numbers: Integers
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally = NOTHING_SAID
+    explained: Sequence[float] | None = None
 
     @cached_property
     def values(self) -> list[float]:
@@ -115,9 +122,18 @@ class LoggedSlate:
         told = np.array([self.tally.seen is not None])
         return policy.rules.attention.evidence(Reactions(self.numbers[None], np.array([self.values]), seen, told))
 
+    @property
+    def counts(self) -> bool:
+        """Whether it says anything about its items to others."""
+        return bool(self.tally.n_events) and self.record.status != WITHDRAWN
+
+    def with_said(self, record: SlateRecord, tally: Tally) -> "LoggedSlate":
+        """Return the slate after something was said about it, or after it was closed."""
+        return LoggedSlate(record, self.numbers, tally, self.explained)
+
     def closed(self, at: float) -> "LoggedSlate":
         """Return the slate closed at a time."""
-        return LoggedSlate(self.record.with_status(CLOSED, at), self.numbers, self.tally)
+        return LoggedSlate(self.record.with_status(CLOSED, at), self.numbers, self.tally, self.explained)
 
     def has_reactions(self) -> bool:
         """Return whether anything on the slate was clicked, graded or disliked, and that was not taken back."""
@@ -140,6 +156,14 @@ class LoggedSlate:
     def n_liked(self) -> int:
         """How many items were liked, also those that the catalog no longer has."""
         return sum(value > LIKED for value in self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class SlateChange:
+    """What one feedback event changed: its slate before and after it."""
+
+    before: LoggedSlate
+    after: LoggedSlate
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,13 @@
 """What everyone's reactions say about the items: collected in memory, kept in the store, published to all workers.
 
-The log is the truth. A feedback event changes what its slate says about its items by as much as `slate_rates` of all
-events so far differs from that of the events before, so that late and retracted reactions are exact. The sums are kept
+The log is the truth. A feedback event changes what its slate says about its items by as much as what all events so far
+say differs from what those before did, so that late and retracted reactions are exact. The sums are kept
 per catalog and worker. Rates that moved noticeably are published under a number, and slates are chosen by published
 rates only and logged with that number, so that they can be chosen again.
 """
 
 import os
 import threading
-import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,15 +18,14 @@ from numpy.typing import NDArray
 
 from slatewise.belief.rates import RateEvidence, Rates
 from slatewise.evidence import Attention, Reactions
-from slatewise.recommender.learning import Tally
+from slatewise.recommender.learning import LoggedSlate, SlateChange
+from slatewise.recommender.loading import LogTail
 from slatewise.recommender.served_catalog import ServedCatalog
 from slatewise.store.protocol import Store, Transaction
-from slatewise.store.records import WITHDRAWN, Choice, FitRecord, ItemId, ItemRate, SlateRecord
+from slatewise.store.records import Choice, FitRecord, ItemId, ItemRate
 
 SHARDS = 16
 PER_WRITE = 500
-PER_READ, PAUSE = 4, 0.003
-"""Feedback events that are read at a time, and the seconds between two such reads."""
 NOTICED, GROWN = 0.25, 1.25
 """A rate is published if it moved by so many of its deviations, or if it became so many times as certain."""
 LOCK = "rates of items"
@@ -35,44 +33,53 @@ LOCK = "rates of items"
 KEPT_IN_MEMORY = 10_000
 
 
-def slate_rates(
-    slate: SlateRecord, tally: Tally, choice: Choice | None, attention: Attention
-) -> dict[ItemId, ItemRate]:
-    """Return what a slate says about its items: whoever saw them, what was clicked, and what taste explains of it.
+def logged_explanation(choice: Choice | None) -> Sequence[float]:
+    """Return what taste adds to the rates of the items of a slate, as it was logged; nothing if it was not."""
+    return ((choice or {}).get("exploration") or {}).get("explained") or ()
+
+
+def _read_explanation(change: SlateChange, transaction: Transaction) -> SlateChange:
+    """Return a change with what taste explains, from the log."""
+    slate = change.after.record
+    explained = logged_explanation(transaction.choices_of(slate.user, slate.number, 1).get(slate.number))
+    return SlateChange(replace(change.before, explained=explained), replace(change.after, explained=explained))
+
+
+def slate_rates(said: Iterable[tuple[float, LoggedSlate]], attention: Attention) -> dict[ItemId, ItemRate]:
+    """Add up, each with a factor, what slates say about items: who saw them, what was clicked, what taste explains.
 
     A skip counts in full, unlike in what is learned about a user.
     """
-    if not tally.n_events or slate.status == WITHDRAWN:
-        return {}
-    items, told = slate.items, np.array([tally.seen is not None])
-    value, seen = ([[of(item) for item in items]] for of in (tally.value, tally.is_seen))
-    reactions = Reactions(np.arange(len(items))[None], np.array(value), np.array(seen), told)
-    evidence = replace(attention, skip_weight=1.0).evidence(reactions)
-    explained = ((choice or {}).get("exploration") or {}).get("explained") or [0.0] * len(items)
-    rows = zip(items, evidence.items[0], evidence.value[0], evidence.examined[0], explained, strict=True)
-    return {
-        item: ItemRate(float(examined), float(value), float(examined * due))
-        for item, place, value, examined, due in rows
-        if place >= 0
-    }
+    by_size = defaultdict[int, list[tuple[float, LoggedSlate]]](list)
+    for factor, one in said:
+        if one.counts:
+            by_size[len(one.record.items)].append((factor, one))
+    parts = [_rates_of_size(rows, replace(attention, skip_weight=1.0)) for rows in by_size.values()]
+    return parts[0] if len(parts) == 1 else total_rates((1.0, part) for part in parts)
 
 
-def event_rates(transaction: Transaction, slate_id: str, event_id: str, attention: Attention) -> dict[ItemId, ItemRate]:
-    """Return by how much one feedback event changed what its slate says."""
-    slate = transaction.slate(slate_id)
-    if slate is None:
-        return {}
-    events = transaction.feedback_on(slate)
-    position = next((index for index, event in enumerate(events) if event.event_id == event_id), -1)
-    choice = transaction.choices_of(slate.user, slate.number, 1).get(slate.number)
-    before, after = (slate_rates(slate, Tally.of(events[:end]), choice, attention) for end in (position, position + 1))
-    return total_rates([(1.0, after), (-1.0, before)]) if position >= 0 else {}
+def _rates_of_size(said: Sequence[tuple[float, LoggedSlate]], attention: Attention) -> dict[ItemId, ItemRate]:
+    """Add up what slates of one size say, all of them at once."""
+    items = [item for _, one in said for item in one.record.items]
+    value = np.array([one.values for _, one in said])
+    seen = np.array([[one.tally.is_seen(item) for item in one.record.items] for _, one in said])
+    told = np.array([one.tally.seen is not None for _, one in said])
+    places = np.broadcast_to(np.arange(value.shape[1]), value.shape)
+    evidence = attention.evidence(Reactions(places, value, seen, told))
+    counted = np.array([[factor] for factor, _ in said]) * (evidence.items >= 0)
+    examined = counted * evidence.examined
+    explained = [one.explained or [0.0] * value.shape[1] for _, one in said]
+    sums = np.stack([examined, counted * evidence.value, examined * explained], axis=-1).reshape(-1, 3)
+    return _sums_by_item(items, sums)
 
 
-def _rates_of_events(
-    events: Sequence[tuple[str, str]], attention: Attention, transaction: Transaction
-) -> list[dict[ItemId, ItemRate]]:
-    return [event_rates(transaction, *event, attention) for event in events]
+def _sums_by_item(items: Sequence[ItemId], rows: NDArray[np.float64]) -> dict[ItemId, ItemRate]:
+    """Return the sums of rows (n, 3) by item; items whose sums are all 0 are left out."""
+    places = {item: place for place, item in enumerate(dict.fromkeys(items))}
+    totals = np.zeros((len(places), 3))
+    np.add.at(totals, [places[item] for item in items], rows)
+    sums = zip(places, totals.tolist(), strict=True)
+    return {item: ItemRate(*row) for item, row in sums if any(row)}
 
 
 def total_rates(parts: Iterable[tuple[float, Mapping[ItemId, ItemRate]]]) -> dict[ItemId, ItemRate]:
@@ -133,8 +140,8 @@ class LiveRates:
 
     def __init__(self, store: Store) -> None:
         self._store, self._lock = store, threading.Lock()
-        self.noted = deque[tuple[str, str]](maxlen=KEPT_IN_MEMORY)
-        """Slates and feedback events that the next `step` learns; what is forgotten here is still in the log."""
+        self.noted = deque[SlateChange](maxlen=KEPT_IN_MEMORY)
+        """What the next `step` learns, since feedback was recorded; what is forgotten here is still in the log."""
         self._published = PublishedRates()
         self._served: ServedCatalog | None = None
 
@@ -167,14 +174,15 @@ class LiveRates:
             self._follow(served)
             return self._published.version
 
-    def _learn(self, served: ServedCatalog, noted: Sequence[tuple[str, str]]) -> None:
-        """Keep what some events say; they are read a few at a time, so that other threads are not held up."""
-        parts = list[dict[ItemId, ItemRate]]()
-        for start in range(0, len(noted), PER_READ):
-            events = noted[start : start + PER_READ]
-            parts += self._store.read(partial(_rates_of_events, events, served.rules.attention))
-            time.sleep(PAUSE)
-        self._save(served.digest, total_rates((1.0, part) for part in parts))
+    def _learn(self, served: ServedCatalog, noted: Sequence[SlateChange]) -> None:
+        """Keep what some feedback changed, as far as its slates were chosen from this catalog."""
+        ours = [change for change in noted if change.after.record.catalog == served.digest]
+        complete = [
+            change if change.after.explained is not None else self._store.read(partial(_read_explanation, change))
+            for change in ours
+        ]
+        said = [(1.0, change.after) for change in complete] + [(-1.0, change.before) for change in complete]
+        self._save(served.digest, slate_rates(said, served.rules.attention))
 
     def _logged(self, served: ServedCatalog, user: str) -> dict[ItemId, ItemRate]:
         return self._store.read(lambda transaction: logged_rates(transaction, user, served))
@@ -224,11 +232,10 @@ def learned_rates(served: ServedCatalog, totals: Mapping[ItemId, ItemRate]) -> R
 
 def logged_rates(transaction: Transaction, user: str, served: ServedCatalog) -> dict[ItemId, ItemRate]:
     """Return what the whole log of a user says about items, as far as slates were chosen from this catalog."""
-    choices, feedback = transaction.choices_of(user), transaction.feedback_of(user)
-    slates = [slate for slate in transaction.slates_of(user) if slate.catalog == served.digest]
-    said = ((slate, Tally.of(one for one in feedback if one.slate_id == slate.slate_id)) for slate in slates)
-    attention = served.rules.attention
-    return total_rates((1.0, slate_rates(slate, tally, choices.get(slate.number), attention)) for slate, tally in said)
+    choices, tail = transaction.choices_of(user), LogTail.read(transaction, user)
+    slates = [slate for slate in tail.logged_slates(served) if slate.record.catalog == served.digest]
+    said = (replace(slate, explained=logged_explanation(choices.get(slate.record.number))) for slate in slates)
+    return slate_rates(((1.0, slate) for slate in said), served.rules.attention)
 
 
 def _moved(seen: NDArray[np.int64], before: Rates, now: Rates) -> NDArray[np.int64]:

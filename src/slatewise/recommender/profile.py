@@ -22,7 +22,7 @@ from slatewise.recommender.learning import (
     learn,
 )
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
-from slatewise.store.records import CLOSED, OPEN, BeliefRecord, FeedbackRecord, SlateRecord
+from slatewise.store.records import CLOSED, OPEN, BeliefRecord, SlateRecord
 
 MAX_LIKED = 50
 SAVE_EVERY = 8
@@ -84,17 +84,18 @@ class UserProfile:
         """Return the profile without a pending slate, as if it had never been shown."""
         return replace(self, pending=tuple(one for one in self.pending if one.record.slate_id != slate.slate_id))
 
-    def with_feedback(self, slate: SlateRecord, event: FeedbackRecord, version: str) -> "UserProfile":
-        """Return the profile under a new version, after feedback on a pending slate, which may have closed it."""
-        pending = (
-            LoggedSlate(slate, one.numbers, one.tally.after(event)) if one.record.slate_id == slate.slate_id else one
-            for one in self.pending
-        )
-        return replace(self, version=version, pending=tuple(pending))
+    def with_pending(self, slate: LoggedSlate, version: str) -> "UserProfile":
+        """Return the profile under a new version, with a pending slate as it is after feedback, or closed."""
+        slate_id = slate.record.slate_id
+        pending = tuple(slate if one.record.slate_id == slate_id else one for one in self.pending)
+        return replace(self, version=version, pending=pending)
 
-    def with_slate(self, slate: SlateRecord, numbers: Integers) -> "UserProfile":
-        """Return the profile after one more slate."""
-        return replace(self, n_slates=slate.number + 1, pending=(*self.pending, LoggedSlate(slate, numbers)))
+    def with_slate(
+        self, slate: SlateRecord, numbers: Integers, explained: Sequence[float] | None = None
+    ) -> "UserProfile":
+        """Return the profile after one more slate; explained is what taste adds to the rates of its items."""
+        logged = LoggedSlate(slate, numbers, explained=explained)
+        return replace(self, n_slates=slate.number + 1, pending=(*self.pending, logged))
 
     def moved_to(self, policy: ServedPolicy) -> "UserProfile | None":
         """Return the profile under the same policy with other items; None if it has to be loaded again."""
@@ -220,6 +221,12 @@ class ProfileCache:
             self._profiles.move_to_end(user)
             if len(self._profiles) > self.max_users:
                 self._profiles.popitem(last=False)
+
+    def replace(self, user: str, profile: UserProfile) -> None:
+        """Keep a profile in the place of the one that is cached; the user does not count as served again."""
+        with self._lock:
+            if user in self._profiles:
+                self._profiles[user] = profile
 
     def moved_to(self, policies: Mapping[str, ServedPolicy]) -> "ProfileCache":
         """Return a cache of the profiles that are still of use with other items."""

@@ -7,7 +7,7 @@ written about the user in the meantime; then nothing is recorded, and the slate 
 import math
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from typing import Any, Self
@@ -128,6 +128,11 @@ class Serving:
         """Return the time of a write: now, but later than everything else that was written about the user."""
         return max(self.clock(), user.updated_at + CLOCK_STEP)
 
+    def current_profile(self, user: UserRecord) -> UserProfile | None:
+        """Return the cached profile of a locked user, unless something was written about them since."""
+        profile = self.profiles.get(user.user)
+        return profile if profile is not None and profile.version == user.version else None
+
     def save(self, transaction: Transaction, user: str, profile: UserProfile, now: float) -> None:
         """Write a user under a new version, with the belief if that is due, and cache the profile."""
         version = new_version()
@@ -170,7 +175,11 @@ class Draft:
     propensities: tuple[float, ...] | None
     at: float
 
-    def choice(self, seed: int) -> Choice:
+    def explained(self) -> list[float] | None:
+        """Return what taste adds to the rates of the items; None if the policy knows no rates."""
+        return self.profile.policy.explained(self.numbers, (item.probability for item in self.items))
+
+    def choice(self, seed: int, explained: Sequence[float] | None) -> Choice:
         """Return how the slate was chosen: what is needed to choose it again, and to return it again."""
         profile = self.profile
         return {
@@ -182,7 +191,7 @@ class Draft:
             "at": self.at,
             "rules": profile.policy.described_rules,
             "item_table": self.served.items.version,
-            "exploration": self._exploration(),
+            "exploration": None if explained is None else self._exploration(explained),
             "items": [
                 [i.probability, i.deviation, i.diversity_gain, i.reason, i.because, i.distance] for i in self.items
             ],
@@ -191,12 +200,9 @@ class Draft:
             **({"propensities": [*self.propensities]} if self.propensities is not None else {}),
         }
 
-    def _exploration(self) -> Choice | None:
+    def _exploration(self, explained: Sequence[float]) -> Choice:
         """Return the rates of items that the slate was chosen by, and what taste adds to those of its items."""
         policy = self.profile.policy
-        explained = policy.explained(self.numbers, (item.probability for item in self.items))
-        if explained is None:
-            return None
         return {"rates": policy.version, **policy.choosing_options, "explained": explained}
 
 
@@ -286,8 +292,9 @@ def _write(serving: Serving, transaction: Transaction, draft: Draft, now: float)
         variety=draft.variety,
         request_id=draft.request.request_id,
     )
-    transaction.add_slate(slate, draft.choice(serving.seed))
-    serving.save(transaction, user, profile.with_slate(slate, draft.numbers), now)
+    explained = draft.explained()
+    transaction.add_slate(slate, draft.choice(serving.seed, explained))
+    serving.save(transaction, user, profile.with_slate(slate, draft.numbers, explained or ()), now)
     return Slate(slate.slate_id, slate.user, slate.number, slate.policy, slate.variety, draft.items, draft.unmet)
 
 
