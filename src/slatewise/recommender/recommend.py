@@ -7,8 +7,9 @@ written about the user in the meantime; then nothing is recorded, and the slate 
 import math
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import count
 from typing import Any, Self
 
@@ -175,11 +176,12 @@ class Draft:
     propensities: tuple[float, ...] | None
     at: float
 
+    @cached_property
     def explained(self) -> list[float] | None:
-        """Return what taste adds to the rates of the items; None if the policy knows no rates."""
+        """What taste adds to the rates of the items; None if the policy knows no rates."""
         return self.profile.policy.explained(self.numbers, (item.probability for item in self.items))
 
-    def choice(self, seed: int, explained: Sequence[float] | None) -> Choice:
+    def choice(self, seed: int) -> Choice:
         """Return how the slate was chosen: what is needed to choose it again, and to return it again."""
         profile = self.profile
         return {
@@ -191,7 +193,7 @@ class Draft:
             "at": self.at,
             "rules": profile.policy.described_rules,
             "item_table": self.served.items.version,
-            "exploration": None if explained is None else self._exploration(explained),
+            "exploration": self._exploration(),
             "items": [
                 [i.probability, i.deviation, i.diversity_gain, i.reason, i.because, i.distance] for i in self.items
             ],
@@ -200,10 +202,12 @@ class Draft:
             **({"propensities": [*self.propensities]} if self.propensities is not None else {}),
         }
 
-    def _exploration(self, explained: Sequence[float]) -> Choice:
+    def _exploration(self) -> Choice | None:
         """Return the rates of items that the slate was chosen by, and what taste adds to those of its items."""
         policy = self.profile.policy
-        return {"rates": policy.version, **policy.choosing_options, "explained": explained}
+        if self.explained is None:
+            return None
+        return {"rates": policy.version, **policy.choosing_options, "explained": self.explained}
 
 
 def draft_slate(serving: Serving, request: SlateRequest, transaction: Transaction | None = None) -> Draft:
@@ -292,9 +296,8 @@ def _write(serving: Serving, transaction: Transaction, draft: Draft, now: float)
         variety=draft.variety,
         request_id=draft.request.request_id,
     )
-    explained = draft.explained()
-    transaction.add_slate(slate, draft.choice(serving.seed, explained))
-    serving.save(transaction, user, profile.with_slate(slate, draft.numbers, explained or ()), now)
+    transaction.add_slate(slate, draft.choice(serving.seed))
+    serving.save(transaction, user, profile.with_slate(slate, draft.numbers, draft.explained or ()), now)
     return Slate(slate.slate_id, slate.user, slate.number, slate.policy, slate.variety, draft.items, draft.unmet)
 
 
