@@ -1,26 +1,42 @@
-"""How the policies compare: click rate and variety over the users assigned to each."""
+"""How the policies compare: click rate and variety over the users assigned to each, and the difference to the control.
+
+Differences come with a confidence sequence, so that an experiment may be watched and stopped at any time.
+"""
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
-from slatewise.recommender.types import Interval, PolicyResult
+from slatewise.evaluation.sequential import information_needed, radius, tightest_at
+from slatewise.recommender.types import UNKNOWN, Interval, PolicyResult
 from slatewise.store.protocol import PolicyTotals
 
 NORMAL_95 = 1.959964
+EFFECT = 0.01
+"""The difference of click rates that matters, if nothing else is said."""
+FEWEST_USERS = 30
+"""Of each policy, before its difference gets an interval: these rest on the central limit theorem."""
 
 
-def compare_policies(totals: list[PolicyTotals], shares: Mapping[str, float]) -> list[PolicyResult]:
-    """Compare policies: those with a share first, then others that were asked for by name."""
+def compare_policies(
+    totals: list[PolicyTotals], shares: Mapping[str, float], effect: float = EFFECT
+) -> list[PolicyResult]:
+    """Compare policies: those with a share first, then others that were asked for by name.
+
+    The control is the policy with the largest share, of equal ones the first.
+    """
     by_name = {total.policy: total for total in totals}
     names = [*shares, *(name for name in by_name if name not in shares)]
-    return [_result(name, shares.get(name, 0.0), by_name.get(name)) for name in names]
+    results = [_result(name, shares.get(name, 0.0), by_name.get(name)) for name in names]
+    if len(results) < 2:
+        return results
+    control = max(results, key=lambda result: result.share)
+    return [_compared(result, control, by_name, effect) for result in results]
 
 
 def _result(name: str, share: float, totals: PolicyTotals | None) -> PolicyResult:
     if totals is None:
-        unknown = Interval(None, None, None)
-        return PolicyResult(name, share, 0, 0, 0, unknown, unknown)
-    clicks = (totals.clicks, totals.clicks_squared, totals.clicks_shown)
+        return PolicyResult(name, share, 0, 0, 0, UNKNOWN, UNKNOWN)
     variety = (totals.variety, totals.variety_squared, totals.variety_varied)
     return PolicyResult(
         policy=name,
@@ -28,9 +44,53 @@ def _result(name: str, share: float, totals: PolicyTotals | None) -> PolicyResul
         users=totals.users,
         slates=totals.slates,
         clicks=totals.clicks,
-        click_rate=ratio_interval(clicks, (totals.shown, totals.shown_squared), totals.users),
+        click_rate=ratio_interval(_clicks(totals), (totals.shown, totals.shown_squared), totals.users),
         diversity=ratio_interval(variety, (totals.varied, totals.varied_squared), totals.users),
     )
+
+
+def _compared(
+    result: PolicyResult, control: PolicyResult, by_name: Mapping[str, PolicyTotals], effect: float
+) -> PolicyResult:
+    """Add the difference to the control, and what it means."""
+    if result is control:
+        return replace(result, control=control.policy, effect=effect, verdict="the control")
+    said = replace(result, control=control.policy, effect=effect)
+    if result.click_rate.value is None or control.click_rate.value is None:
+        return replace(said, verdict="nothing to compare yet")
+    difference = result.click_rate.value - control.click_rate.value
+    if min(result.users, control.users) < FEWEST_USERS:
+        words = f"too early to tell: {FEWEST_USERS} users of each policy are needed"
+        return replace(said, difference=Interval(difference, None, None), verdict=words)
+    error = math.hypot(*(_click_rate_error(by_name[one.policy]) for one in (result, control)))
+    reach = radius(error, tightest_at(effect))
+    interval = Interval(difference, max(-1.0, difference - reach), min(1.0, difference + reach))
+    missing = max(0.0, information_needed(effect) * error**2 - 1.0) * (result.slates + control.slates)
+    words = _verdict(difference - reach, difference + reach, said, math.ceil(missing))
+    return replace(said, difference=interval, slates_needed=math.ceil(missing), verdict=words)
+
+
+def _verdict(low: float, high: float, result: PolicyResult, missing: int) -> str:
+    """Return what an interval says about a policy."""
+    if low > 0.0:
+        return f"better than {result.control}"
+    if high < 0.0:
+        return f"worse than {result.control}"
+    if max(-low, high) < (result.effect or 0.0):
+        return f"no difference of {result.effect:g} or more to {result.control}"
+    if missing > 0:
+        return f"not decided: about {missing:,} more slates are needed to see a difference of {result.effect:g}"
+    return f"not decided: a difference of {result.effect:g} would probably have been seen by now"
+
+
+def _clicks(totals: PolicyTotals) -> tuple[float, float, float]:
+    return totals.clicks, totals.clicks_squared, totals.clicks_shown
+
+
+def _click_rate_error(totals: PolicyTotals) -> float:
+    """Return the standard error of a click rate; never below that of a single click, as if none were luck."""
+    squares = residual_squares(_clicks(totals), (totals.shown, totals.shown_squared))
+    return math.sqrt(max(squares, 1.0) * totals.users / (totals.users - 1)) / totals.shown
 
 
 def ratio_interval(top: tuple[float, float, float], bottom: tuple[float, float], n_users: int) -> Interval:
@@ -38,12 +98,18 @@ def ratio_interval(top: tuple[float, float, float], bottom: tuple[float, float],
 
     top: Σy, Σy² and Σxy; bottom: Σx and Σx².
     """
-    (total, squares, products), (size, size_squares) = top, bottom
+    total, size = top[0], bottom[0]
     if size <= 0:
-        return Interval(None, None, None)
+        return UNKNOWN
     value = total / size
     if n_users < 2:
         return Interval(value, None, None)
-    residuals = max(squares - 2.0 * value * products + value**2 * size_squares, 0.0)
-    width = NORMAL_95 * math.sqrt(residuals * n_users / (n_users - 1)) / size
+    width = NORMAL_95 * math.sqrt(residual_squares(top, bottom) * n_users / (n_users - 1)) / size
     return Interval(value, max(0.0, value - width), min(1.0, value + width))
+
+
+def residual_squares(top: tuple[float, float, float], bottom: tuple[float, float]) -> float:
+    """Return Σ(y − r·x)² over users, r = Σy / Σx."""
+    (total, squares, products), (size, size_squares) = top, bottom
+    value = total / size
+    return max(squares - 2.0 * value * products + value**2 * size_squares, 0.0)

@@ -374,9 +374,18 @@ class Interval:
     high: float | None
 
 
+UNKNOWN = Interval(None, None, None)
+
+
 @dataclass(frozen=True)
 class PolicyResult:
-    """How a policy does; users are the unit of its confidence intervals, since users were assigned."""
+    """How a policy does; users are the unit of its confidence intervals, since users were assigned.
+
+    The 95 % intervals of click_rate and diversity are for one look. difference is the click rate minus that of the
+    control, the policy with the largest share; its interval holds at all times at once, so it may be looked at any
+    time. slates_needed: about how many more slates of both until a difference of `effect` would be seen with
+    probability 80 %; verdict: what may be concluded now, in words.
+    """
 
     policy: str
     share: float
@@ -385,3 +394,8 @@ class PolicyResult:
     clicks: int
     click_rate: Interval
     diversity: Interval
+    difference: Interval = UNKNOWN
+    control: str | None = None
+    effect: float | None = None
+    slates_needed: int | None = None
+    verdict: str = ""
