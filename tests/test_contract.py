@@ -21,12 +21,25 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "ec-bandit": {"vector_length": 2.0},
     "dc2b-calibrated": {},
     "ease": {"regularisation": 10.0},
+    "gaussian": {},
+    "ials": {"dim": 4},
+    "item-knn": {"neighbors": 20},
+    "slim": {"ridge": 10.0, "neighbors": 20},
+    "rp3beta": {"neighbors": 20},
+    "logistic": {},
 }
 PLACE_MATTERS = {"random", "epsilon-greedy", "dc2b-calibrated with drawn slates"}  # they draw by the number of the item
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dc2b-calibrated with categories": ("dc2b-calibrated", {"category_weight": 0.4}),
     "dc2b-calibrated with drawn slates": ("dc2b-calibrated", {"explore_slates": 0.05}),
+    "ease+overlap": ("ease", {"diversity": 0.6}),
+    "ease+mmr": ("ease", {"diversity": 0.6, "rerank": "mmr"}),
+    "ease+dpp": ("ease", {"diversity": 0.6, "rerank": "dpp"}),
+    "ease+xquad": ("ease", {"diversity": 0.6, "rerank": "xquad"}),
+    "gaussian+calibration": ("gaussian", {"diversity": 0.4, "rerank": "calibration"}),
+    "logistic with upper bounds": ("logistic", {"diversity": 0.5, "exploring": "ucb"}),
+    "lsb with upper bounds": ("lsb", {"exploration": 0.3}),
 }
 """Options under which a policy is almost another one."""
 
@@ -42,7 +55,9 @@ def make(name: str, catalog: Catalog) -> Policy:
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
     train, _ = WORLD.dataset.split(0.3, seed=1)
-    return Catalog.train(train, BprSettings(dim=6, epochs=40, learning_rate=0.05)).with_co_likes(train)
+    return (
+        Catalog.train(train, BprSettings(dim=6, epochs=40, learning_rate=0.05)).with_co_likes(train).with_likes(train)
+    )
 
 
 def degenerate(kind: str) -> Catalog:
@@ -56,7 +71,11 @@ def degenerate(kind: str) -> Catalog:
         "duplicates": np.repeat(random.normal(size=(10, 4)), 3, axis=0),
         "huge": random.normal(size=(30, 4)) * 1e6,
     }[kind]
-    return replace(Catalog.from_vectors(range(30), vectors), co_likes=np.zeros((30, 30), dtype=np.float32))
+    nothing: dict[str, Any] = {
+        "co_likes": np.zeros((30, 30), dtype=np.float32),
+        "likes": np.zeros((0, 2), dtype=np.int32),
+    }
+    return replace(Catalog.from_vectors(range(30), vectors), **nothing)
 
 
 def streams(n_users: int, step: int = 0, seed: int = 0) -> Streams:
@@ -142,6 +161,8 @@ def test_permuting_the_items_permutes_nothing_else(name: str, catalog: Catalog) 
     parts: dict[str, Any] = {part: getattr(catalog, part)[order] for part in by_item}
     assert catalog.co_likes is not None
     parts["co_likes"] = catalog.co_likes[np.ix_(order, order)]
+    assert catalog.likes is not None
+    parts["likes"] = np.column_stack([catalog.likes[:, 0], np.argsort(order)[catalog.likes[:, 1]]])
     same = {part: getattr(catalog, part) for part in ("item_ids", "titles", "category_names", "about")}
     population = {part: getattr(catalog, part) for part in ("population_mean", "population_covariance")}
     permuted = Catalog(**parts, **same, **population)
@@ -239,8 +260,12 @@ def test_learners_learn_a_known_taste_and_others_do_not(name: str) -> None:
     random = np.random.default_rng(5)
     likes = np.arange(90) % 3 == 0
     vectors = np.where(likes[:, None], [1.0, 0, 0], [0, 1.0, 1.0]) + 0.3 * random.normal(size=(90, 3))
-    liked_together = np.where(likes[:, None] == likes, 40, 4).astype(np.float32) + 20 * np.eye(90, dtype=np.float32)
-    catalog = replace(Catalog.from_vectors(range(90), vectors), co_likes=liked_together)
+    crowd = random.random((200, 90)) < np.where((np.arange(200) % 2 == 0)[:, None] == likes, 0.6, 0.1)
+    trained: dict[str, Any] = {
+        "co_likes": (crowd.T.astype(float) @ crowd).astype(np.float32),
+        "likes": np.argwhere(crowd),
+    }
+    catalog = replace(Catalog.from_vectors(range(90), vectors), **trained)
     policy = make_policy(name, catalog, **LEARNERS.get(name, {}))
     n_users = 40
     state, available = policy.start(n_users), np.ones((n_users, 90), dtype=bool)
@@ -266,7 +291,15 @@ BAD_OPTIONS: dict[str, dict[str, Any]] = {
     "ec-bandit": {"prior": "flat", "prior_variance": 0.0, "vector_length": -1.0},
     "dc2b": {"alpha": 0.0, "prior": "flat", "prior_variance": -1.0, "vector_length": 0.0, "temperature": -1.0},
     "dc2b-calibrated": {"diversity": 1.1, "temperature": -1.0, "category_weight": 1.5, "explore_slates": -0.1},
-    "ease": {"regularisation": 0.0},
+    "ease": {"regularisation": 0.0, "diversity": 2.0, "rerank": "loud"},
+    "gaussian": {"shrinkage": 1.5, "diversity": -0.1, "rerank": "loud"},
+    "ials": {"dim": 0, "regularisation": 0.0, "unobserved": 0.0, "iterations": 0},
+    "item-knn": {"neighbors": 0, "shrinkage": -1.0},
+    "slim": {"ridge": 0.0, "lasso": -1.0, "neighbors": 0},
+    "rp3beta": {"alpha": 0.0, "beta": -1.0, "neighbors": 0},
+    "logistic": {"exploring": "loud", "exploration": -1.0, "prior_variance": 0.0},
+    "lsb": {"ridge": 0.0, "exploration": -1.0},
+    "cascade-lsb": {"ridge": 0.0, "exploration": -1.0},
 }
 
 
@@ -276,9 +309,13 @@ def test_options_out_of_range_are_refused_by_name(name: str, option: str, catalo
         play(make_policy(name, catalog, **{option: BAD_OPTIONS[name][option]}), 1, 1, 1)
 
 
-def test_ease_without_co_likes_says_what_is_missing() -> None:
-    with pytest.raises(CatalogError, match="ease needs co-likes"):
-        make_policy("ease", Catalog.from_vectors(["a"], [[1.0]]))
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [(name, part) for name in POLICIES.built_in for part in getattr(POLICIES[name], "needs", ())],
+)
+def test_missing_training_data_are_named(name: str, part: str) -> None:
+    with pytest.raises(CatalogError, match=rf"{name} needs .* use catalog\.with_{part}\(dataset\)"):
+        make_policy(name, Catalog.from_vectors(["a"], [[1.0]]))
 
 
 def test_unknown_names_and_options_are_refused(catalog: Catalog) -> None:

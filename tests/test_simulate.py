@@ -89,7 +89,10 @@ def test_nothing_is_shown_twice_and_the_catalogue_may_run_out(catalog: Catalog) 
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("chunk", [1, 7, 50])
 def test_chunks_change_nothing(chunk: int, name: str, catalog: Catalog) -> None:
-    policy, session = make_policy(name, catalog.with_co_likes(WORLD.dataset)), Session(rounds=3, k=3)
+    policy, session = (
+        make_policy(name, catalog.with_co_likes(WORLD.dataset).with_likes(WORLD.dataset)),
+        Session(rounds=3, k=3),
+    )
     assert simulate(policy, WORLD.dataset, session).equals(simulate(policy, WORLD.dataset, session, chunk))
 
 

@@ -59,13 +59,15 @@ class Catalog:
     about : dict
         Where the catalog came from: versions, training settings, data.
     co_likes : array (n_items, n_items) of float32, optional
-        How many training users like both items; only the policy `ease` needs it.
+        How many training users like both items; rivals such as `ease` need it.
     rate_strength : array (n_items,), optional
         How many observations each item's log-odds are worth; by default one per training user.
     available : array (n_items,) of bool, optional
         Which items may be offered, unless a service's item table says otherwise; all by default.
     origin : Catalog, optional
         The catalog as it was trained, if this one has what an item table says; see `slatewise.catalog.live_items`.
+    likes : array (n_likes, 2) of int32, optional
+        A training user and an item in each row; the rivals `ials` and `rp3beta` need it.
 
     Examples
     --------
@@ -91,10 +93,11 @@ class Catalog:
     rate_strength: NDArray[np.float64] | None = None
     available: NDArray[np.bool_] | None = None
     origin: "Catalog | None" = None
+    likes: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
         check_catalog(self)
-        for name in AXES:
+        for name in (*AXES, "likes"):
             if getattr(self, name) is not None:
                 getattr(self, name).flags.writeable = False
 
@@ -175,7 +178,7 @@ class Catalog:
         )
 
     def with_co_likes(self, dataset: "Dataset") -> Self:
-        """Return the same catalog with the co-likes of its training users, which the policy `ease` needs.
+        """Return the same catalog with the co-likes of its training users, which `ease` and other rivals need.
 
         Parameters
         ----------
@@ -197,6 +200,30 @@ class Catalog:
         (400, 400)
         """
         return replace(self, co_likes=co_likes(dataset))
+
+    def with_likes(self, dataset: "Dataset") -> Self:
+        """Return the same catalog with the likes of its training users, which `ials` and `rp3beta` need.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The data set the catalog was trained on.
+
+        Returns
+        -------
+        Catalog
+
+        Examples
+        --------
+        >>> from slatewise import Catalog
+        >>> from slatewise.catalog.embeddings import BprSettings
+        >>> from slatewise.data.sources import load
+        >>> dataset = load("synthetic")
+        >>> catalog = Catalog.train(dataset, BprSettings(dim=4, epochs=1)).with_likes(dataset)
+        >>> len(catalog.likes) == dataset.n_interactions
+        True
+        """
+        return replace(self, likes=np.column_stack([dataset.users, dataset.items]).astype(np.int32))
 
     @classmethod
     def from_vectors(
@@ -308,6 +335,7 @@ class Catalog:
                 taste_vectors=arrays["taste_vectors"],
                 about=about["origin"],
                 co_likes=arrays.get("co_likes"),
+                likes=arrays.get("likes"),
                 rate_strength=arrays.get("rate_strength"),
                 available=arrays["available"].astype(bool) if "available" in arrays else None,
             )
@@ -351,7 +379,12 @@ class Catalog:
             **PackedText.pack(self.category_names).to_arrays("category_names"),
         }
         available = None if self.available is None else self.available.astype(np.uint8)
-        optional = {"co_likes": self.co_likes, "rate_strength": self.rate_strength, "available": available}
+        optional = {
+            "co_likes": self.co_likes,
+            "likes": self.likes,
+            "rate_strength": self.rate_strength,
+            "available": available,
+        }
         arrays |= {name: array for name, array in optional.items() if array is not None}
         ids = self.item_ids.values
         arrays |= ids.to_arrays("item_ids") if isinstance(ids, PackedText) else {"item_ids": ids}

@@ -41,6 +41,8 @@ def check_catalog(catalog: "Catalog") -> None:
     for name, axes in AXES.items():
         if getattr(catalog, name) is not None:
             _check_array(name, getattr(catalog, name), tuple(sizes[axis] for axis in axes))
+    if catalog.likes is not None:
+        _check_likes(catalog.likes, sizes["items"])
     if len(catalog.titles) != sizes["items"]:
         raise CatalogError(f"there are {len(catalog.titles)} titles for {sizes['items']} items; give one per item")
 
@@ -50,6 +52,13 @@ def _check_array(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None
         raise CatalogError(f"{name} has shape {array.shape}; the other parts of this catalog require {shape}")
     if not np.isfinite(array).all():
         raise CatalogError(f"{name} contains NaN or infinite values; every number must be finite")
+
+
+def _check_likes(likes: NDArray[Any], n_items: int) -> None:
+    if likes.ndim != 2 or likes.shape[1] != 2 or not np.issubdtype(likes.dtype, np.integer):
+        raise CatalogError(f"likes are {likes.dtype} {likes.shape}; give a user and an item number in each row")
+    if likes.size and not (likes.min() >= 0 and likes[:, 1].max() < n_items):
+        raise CatalogError(f"likes hold a number that is no item; the catalog has items 0 to {n_items - 1}")
 
 
 def _width(table: NDArray[Any]) -> int:

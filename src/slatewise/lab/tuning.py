@@ -32,13 +32,20 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "dc2b-calibrated": {"diversity": (0.2, 0.35, 0.5, 0.65, 0.8)},
     "ease": {"regularisation": (30.0, 100.0, 300.0, 1000.0, 3000.0)},
+    "gaussian": {"shrinkage": (0.1, 0.2, 0.3, 0.4, 0.6)},
+    "ials": {"regularisation": (0.003, 0.01, 0.03), "unobserved": (0.1, 0.3)},
+    "item-knn": {"neighbors": (50, 200), "shrinkage": (0.0, 10.0, 50.0)},
+    "slim": {"ridge": (10.0, 100.0, 300.0), "lasso": (1.0, 5.0)},
+    "rp3beta": {"beta": (0.2, 0.4, 0.6), "neighbors": (50, 200)},
+    "logistic": {"exploration": (0.0, 0.3), "prior_variance": (0.1, 0.3, 1.0)},
+    "lsb": {"ridge": (0.3, 1.0, 3.0, 10.0), "exploration": (0.0, 0.1)},
+    "cascade-lsb": {"ridge": (0.3, 1.0, 3.0, 10.0), "exploration": (0.0, 0.1)},
     "popular": {},
     "random": {},
 }
 
 
 VALIDATION_SHARE = 0.2
-NEED_CO_LIKES = {"ease"}
 
 
 def train_catalog(
@@ -46,7 +53,10 @@ def train_catalog(
 ) -> Catalog:
     """Train a catalog with everything that these policies need."""
     catalog = Catalog.train(training, settings, on_epoch)
-    return catalog.with_co_likes(training) if NEED_CO_LIKES & set(policies) else catalog
+    needed = {part for policy in policies for part in getattr(POLICIES[policy], "needs", ())}
+    if "co_likes" in needed:
+        catalog = catalog.with_co_likes(training)
+    return catalog.with_likes(training) if "likes" in needed else catalog
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,14 @@ from slatewise.policies.calibrated import Calibrated
 from slatewise.policies.dc2b import Dc2b
 from slatewise.policies.ease import Ease
 from slatewise.policies.ec_bandit import EcBandit
+from slatewise.policies.gaussian import Gaussian
+from slatewise.policies.ials import Ials
+from slatewise.policies.item_knn import ItemKnn
+from slatewise.policies.logistic import Logistic
 from slatewise.policies.protocol import Policy, Slates, State
+from slatewise.policies.rp3beta import Rp3Beta
+from slatewise.policies.slim import Slim
+from slatewise.policies.submodular import CascadeLsb, Lsb
 from slatewise.slates import Available
 
 __all__ = ["POLICIES", "Available", "Policy", "Slates", "State", "make_policy", "policy_options"]
@@ -32,6 +39,14 @@ POLICIES: Registry[Callable[..., Policy]] = Registry(
         "dc2b": Dc2b,
         "dc2b-calibrated": Calibrated,
         "ease": Ease,
+        "gaussian": Gaussian,
+        "ials": Ials,
+        "item-knn": ItemKnn,
+        "slim": Slim,
+        "rp3beta": Rp3Beta,
+        "logistic": Logistic,
+        "lsb": Lsb,
+        "cascade-lsb": CascadeLsb,
         "popular": Popular,
         "random": Random,
     },

@@ -5,11 +5,17 @@ from functools import cached_property
 
 import numpy as np
 
-from slatewise.catalog import Catalog, CatalogError
-from slatewise.evidence import Evidence
-from slatewise.policies.protocol import Booleans, Floats, Slates, State, check_positive, sigmoid
-from slatewise.randomness import Streams
-from slatewise.slates import Available, top_k
+from slatewise.catalog import Catalog
+from slatewise.policies.history import (
+    add_likes,
+    check_reranking,
+    make_reranker,
+    scores_from_weights,
+    select_scored,
+    start_history,
+    training_data,
+)
+from slatewise.policies.protocol import Floats, State, check_positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,49 +27,35 @@ class Ease:
 
     catalog: Catalog
     regularisation: float = 300.0
+    diversity: float = 0.0
+    rerank: str = "overlap"
+    needs = ("co_likes",)
     one_at_a_time = False
-    additive = ("folded",)
+    additive = ("liked",)
+    start = start_history
+    select = select_scored
+    update = add_likes
+    reranker = cached_property(make_reranker)
 
     def __post_init__(self) -> None:
-        if self.catalog.co_likes is None:
-            raise CatalogError(
-                "ease needs co-likes, which this catalog does not hold; use catalog.with_co_likes(dataset)"
-            )
+        training_data(self.catalog, "co_likes", "ease")
         check_positive("regularisation", self.regularisation)
+        check_reranking(self.diversity, self.rerank)
 
     @cached_property
     def weights(self) -> Floats:
         """Return B (n_items, n_items), its diagonal zero."""
         n_items = self.catalog.n_items
-        gram = np.asarray(self.catalog.co_likes, dtype=np.float64).copy()
+        gram = training_data(self.catalog, "co_likes", "ease").astype(np.float64)
         gram[np.diag_indices(n_items)] += self.regularisation
         inverse = _inverse_of_positive_definite(gram)
         weights: Floats = inverse / -np.diag(inverse)
         weights[np.diag_indices(n_items)] = 0.0
         return weights
 
-    def start(self, n_users: int) -> State:
-        """Nothing has been clicked."""
-        return {"folded": np.zeros((n_users, self.catalog.n_items)), "clicks": np.zeros(n_users, dtype=np.int64)}
-
-    def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
-        """Choose the k best scores."""
-        del random
-        rates = sigmoid(self.catalog.log_odds)
-        scores = np.where(state["clicks"][:, None] > 0, state["folded"], rates)
-        choice = top_k(scores, available, k)
-        unknown = np.full(choice.items.shape, np.nan)
-        return Slates(choice.items, unknown, unknown, np.zeros(choice.items.shape))
-
-    def update(self, state: State, evidence: Evidence) -> State:
-        """Add the row of B of every liked item; what was not liked is not told apart from what was not shown."""
-        weight = evidence.weight * evidence.liked
-        folded = state["folded"].copy()
-        for position in range(weight.shape[1]):
-            users = np.flatnonzero(weight[:, position])
-            folded[users] += weight[users, position, None] * self.weights[evidence.items[users, position]]
-        clicks = state["clicks"] + np.sign(weight).astype(np.int64).sum(axis=1)
-        return {"folded": folded, "clicks": clicks}
+    def scores(self, state: State) -> Floats:
+        """Add up the rows of B of all that a user liked."""
+        return scores_from_weights(self.catalog, state["liked"], self.weights)
 
 
 def _inverse_of_positive_definite(matrix: Floats) -> Floats:

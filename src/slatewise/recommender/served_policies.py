@@ -27,10 +27,7 @@ def make(entry: PolicyShare, catalog: Catalog) -> Policy:
     try:
         return make_policy(entry.policy, catalog, **entry.options)
     except CatalogError as error:
-        raise RequestError(
-            f"{entry.policy} needs co-likes, which this catalog does not have; "
-            "train it with catalog.with_co_likes(dataset)"
-        ) from error
+        raise RequestError(str(error)) from error
 
 
 def can_make(entry: PolicyShare, catalog: Catalog, rules: LearningRules) -> bool:

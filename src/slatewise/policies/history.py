@@ -1,0 +1,123 @@
+"""What policies share that score items by what a user liked so far: state, update, choice.
+
+Such a policy has a method `scores(state)`, the options `diversity` and `rerank`, and these functions as its methods.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slatewise.catalog import Catalog, CatalogError
+from slatewise.evidence import Evidence
+from slatewise.policies.protocol import Booleans, Floats, Slates, State, check_share, sigmoid
+from slatewise.policies.reranking import RERANKERS, Reranker
+from slatewise.randomness import Streams
+from slatewise.slates import Available
+
+LEAST = 1e-9
+"""Weights below this are what rounding leaves of evidence that was taken back."""
+
+TRAINING_DATA = {"co_likes": "co-likes", "likes": "the likes of its training users"}
+"""What a catalog can hold beyond what every catalog holds."""
+
+
+class ScoringPolicy(Protocol):
+    """A policy whose slates are scores, re-ranked for variety."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The items to choose from."""
+
+    @property
+    def reranker(self) -> Reranker:
+        """What makes slates varied."""
+
+    def scores(self, state: State) -> Floats:
+        """Return how relevant each item is to each user (n_users, n_items)."""
+
+
+def training_data(catalog: Catalog, part: str, policy: str) -> NDArray[Any]:
+    """Return a part of the training data, or say which method adds it to a catalog."""
+    found: NDArray[Any] | None = getattr(catalog, part)
+    if found is None:
+        raise CatalogError(
+            f"{policy} needs {TRAINING_DATA[part]}, which this catalog does not hold; use catalog.with_{part}(dataset)"
+        )
+    return found
+
+
+def check_reranking(diversity: float, rerank: str) -> None:
+    """Refuse a diversity outside 0 to 1 and a rule that does not exist."""
+    check_share("diversity", diversity)
+    if rerank not in RERANKERS:
+        raise ValueError(f"rerank is {rerank!r}; choose one of {', '.join(RERANKERS)}")
+
+
+def make_reranker(policy: Any) -> Reranker:
+    """Return the re-ranking that a policy's options ask for."""
+    return Reranker(policy.catalog, policy.diversity, policy.rerank)
+
+
+def start_history(policy: ScoringPolicy, n_users: int) -> State:
+    """Nothing has been liked."""
+    return {"liked": np.zeros((n_users, policy.catalog.n_items)), "rounds": np.zeros(n_users, dtype=np.int64)}
+
+
+def add_likes(_policy: object, state: State, evidence: Evidence) -> State:
+    """Count every liked item; what was not liked is not told apart from what was not shown."""
+    liked = added(state["liked"], evidence, evidence.weight * evidence.liked)
+    return {"liked": liked, "rounds": evidence.count_rounds(state["rounds"])}
+
+
+def added(sums: Floats, evidence: Evidence, amounts: Floats) -> Floats:
+    """Return sums (n_users, n_items) with an amount (n_users, n) added for each item of the evidence."""
+    result = sums.copy()
+    users, places = np.nonzero((evidence.items >= 0) & (amounts != 0.0))
+    np.add.at(result, (users, evidence.items[users, places]), amounts[users, places])
+    return result
+
+
+def select_scored(
+    policy: ScoringPolicy, state: State, available: Booleans | Available, k: int, random: Streams
+) -> Slates:
+    """Choose by the policy's scores, re-ranked for variety."""
+    del random
+    choice = policy.reranker.choose(policy.scores(state), state, available, k)
+    unknown = np.full(choice.items.shape, np.nan)
+    return Slates(choice.items, unknown, unknown, choice.variety)
+
+
+def scores_from_weights(catalog: Catalog, liked: Floats, weights: Floats) -> Floats:
+    """Return liked @ weights (n_users, n_items), row by row; popularity for those who liked nothing yet."""
+
+    def row(items: NDArray[np.int64], amounts: Floats) -> Floats:
+        return np.asarray(amounts @ weights[items])
+
+    return scores_by_user(catalog, liked, row)
+
+
+def scores_by_user(catalog: Catalog, liked: Floats, row: Callable[[NDArray[np.int64], Floats], Floats]) -> Floats:
+    """Return a row of scores for each user from the items liked and their amounts; popularity without any."""
+    scores = np.tile(sigmoid(catalog.log_odds), (len(liked), 1))
+    for user, amounts in enumerate(liked):
+        items = np.flatnonzero(amounts > LEAST)
+        if items.size:
+            scores[user] = row(items, amounts[items])
+    return scores
+
+
+def keep_largest(weights: Floats, number: int) -> Floats:
+    """Keep the largest entries of each column (n_items, n_items), so many; the others become 0.
+
+    >>> keep_largest(np.array([[1.0, 5.0], [2.0, 4.0], [3.0, 6.0]]), 2).tolist()
+    [[0.0, 5.0], [2.0, 0.0], [3.0, 6.0]]
+    """
+    n_dropped = len(weights) - number
+    if n_dropped <= 0:
+        return weights
+    kept = weights.copy()
+    smallest = np.argpartition(weights, n_dropped - 1, axis=0)[:n_dropped]
+    np.put_along_axis(kept, smallest, 0.0, axis=0)
+    return kept
