@@ -23,7 +23,7 @@ from slatewise.policies.protocol import Floats, State, check_not_negative, check
 class Rp3Beta:
     """W_ij = Σ_u (a_ui / d_i)^α (a_uj / d_u)^α / d_j^β, d the number of likes of an item or user; scores: clicks @ W.
 
-    In each column the `neighbors` largest are kept. The catalog must hold the likes of its training users:
+    From each item the `neighbors` likeliest walks are kept. The catalog must hold the likes of its training users:
     `catalog.with_likes(dataset)`.
     """
 
@@ -61,7 +61,7 @@ class Rp3Beta:
         to_item = csr_matrix((by_user[users].astype(np.float64) ** -self.alpha, (users, items)), shape)
         walks = (to_user.T @ to_item).toarray() / np.maximum(by_item, 1.0) ** self.beta
         np.fill_diagonal(walks, 0.0)
-        return keep_largest(np.asarray(walks), self.neighbors)
+        return np.ascontiguousarray(keep_largest(walks.T, self.neighbors).T)
 
     def scores(self, state: State) -> Floats:
         """Walk from all that a user liked."""
