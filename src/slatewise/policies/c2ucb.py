@@ -75,13 +75,13 @@ class C2Ucb:
         theta = np.matmul(inverse, state["reward"][:, :, None])[:, :, 0]
         scores = self.items.upper_confidence(self.length * theta, self.length**2 * inverse, self.exploration)
         choice = choose(scores, self.rule, available, k)
-        shown = self._at(choice.items)
+        shown = self.at(choice.items)
         estimate = np.matmul(shown, theta[:, :, None])[:, :, 0]
         width = np.sqrt(np.maximum((np.matmul(shown, inverse) * shown).sum(axis=2), 0.0))
         first = self.rule.first_gains(choice.items) + self.entropy_weight * np.log(self.length)
         return Slates(choice.items, np.clip(estimate, 0.0, 1.0), width, choice.variety + first * (choice.items >= 0))
 
-    def _at(self, items: Integers) -> Floats:
+    def at(self, items: Integers) -> Floats:
         """Return the x_i of chosen items (n_users, k)."""
         scaled: Floats = at_items(self.catalog.vectors, items).astype(np.float64) * self.length
         return scaled
@@ -91,5 +91,5 @@ class C2Ucb:
         beliefs = belief.Beliefs(state["gram"], state["reward"])
         weight = evidence.counted * evidence.examined
         pulls = weight * evidence.value
-        learned = belief.add_evidence(beliefs, self._at(evidence.items), weight * evidence.examined, pulls)
+        learned = belief.add_evidence(beliefs, self.at(evidence.items), weight * evidence.examined, pulls)
         return {"gram": learned.precision, "reward": learned.shift}

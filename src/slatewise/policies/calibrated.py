@@ -231,14 +231,18 @@ class Calibrated:
 
     def _scores(self, beliefs: Factored, random: Streams) -> Scores:
         """Return what slates are chosen by: probabilities, with tastes and rates drawn where that is asked for."""
+        scores = Scores(LINEAR, self.drawn(beliefs, random), self.items)
+        return scores if self.boost is None else boosted(scores, self.boost)
+
+    def drawn(self, beliefs: Factored, random: Streams) -> Floats:
+        """Return what slates are chosen by, for `items.features`: tastes, and draws of rates if they are explored."""
         theta = beliefs.mean
         if self.temperature > 0.0:
             theta = beliefs.sample(random.normal(theta.shape[1]), self.temperature)
         if self.explore > 0.0:
             draws = Streams(random.seed ^ SALT, random.users, random.step).normal(EXPLORING)
             theta = np.hstack([theta, self.explore * draws])
-        scores = Scores(LINEAR, theta, self.items)
-        return scores if self.boost is None else boosted(scores, self.boost)
+        return theta
 
     def _rule(self, state: State) -> Rule:
         """Return what makes slates varied; a first slate has a weight of its own."""

@@ -81,7 +81,7 @@ class Dc2b:
         beliefs = belief.factor(belief.Beliefs(**state))
         theta = beliefs.sample(random.normal(self.catalog.dim), self.temperature)
         choice = self._choose(theta, available, k)
-        shown = self._at(choice.items)
+        shown = self.at(choice.items)
         probability = belief.click_probability(*beliefs.logit_moments(shown))
         return Slates(choice.items, *probability, choice.variety + _first_gains(shown) * (choice.items >= 0))
 
@@ -90,7 +90,7 @@ class Dc2b:
         scores = self.items.logistic(self.vector_length * theta, 2.0 * self.alpha)
         return choose(scores, rules.volume(self.items.features), available, k)
 
-    def _at(self, items: Integers) -> Floats:
+    def at(self, items: Integers) -> Floats:
         """Return the x_i of chosen items (n_users, k)."""
         scaled: Floats = at_items(self.catalog.vectors, items).astype(np.float64) * self.vector_length
         return scaled
@@ -100,7 +100,7 @@ class Dc2b:
         check_no_retraction("dc2b", evidence)
         push = 2.0 * self.alpha if self.exposure_push is None else self.exposure_push
         weights = evidence.counted * np.where(evidence.liked, 1.0, evidence.examined)
-        feedback = belief.Feedback(self._at(evidence.items), evidence.value, np.zeros(weights.shape), weights)
+        feedback = belief.Feedback(self.at(evidence.items), evidence.value, np.zeros(weights.shape), weights)
         beliefs = belief.Beliefs(**state)
         return _state(belief.update(beliefs, feedback, exposure_push=push, iterations=self.iterations))
 

@@ -1,8 +1,6 @@
 """What is believed about a user: taste by category, and the path of the belief in two dimensions."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +8,7 @@ from numpy.typing import NDArray
 from slatewise import belief
 from slatewise.catalog import Catalog
 from slatewise.policies import State
-from slatewise.policies.c2ucb import C2Ucb
-from slatewise.policies.calibrated import Calibrated
-from slatewise.policies.dc2b import Dc2b
+from slatewise.recommender.contributions import BELIEF_LAYOUTS, BeliefLayout
 from slatewise.recommender.learning import LoggedSlate, states_after
 from slatewise.recommender.profile import UserProfile, learn_everything
 from slatewise.recommender.served_catalog import ServedCatalog
@@ -24,27 +20,6 @@ Point = tuple[float | None, float | None]
 MAX_ROUNDS = 100
 MAX_LIKED = 20
 SMALLEST_SPREAD = 1e-24
-
-
-@dataclass(frozen=True)
-class BeliefLayout:
-    """Where a policy's state holds precision and shift, and the item vectors that θ multiplies, up to scale."""
-
-    precision: str
-    shift: str
-    vectors: Callable[[Any], NDArray[np.float32]]
-
-    def belief(self, state: State) -> belief.Beliefs:
-        """Return the Gaussian belief inside a state."""
-        return belief.Beliefs(state[self.precision], state[self.shift])
-
-
-BELIEF_LAYOUTS: dict[type, BeliefLayout] = {
-    Calibrated: BeliefLayout("precision", "shift", lambda policy: policy.vectors),
-    Dc2b: BeliefLayout("precision", "shift", lambda policy: policy.catalog.vectors),
-    C2Ucb: BeliefLayout("gram", "reward", lambda policy: policy.catalog.vectors),
-}
-"""The policies whose belief can be shown."""
 
 
 def user_view(served: ServedCatalog, profile: UserProfile, user: str, recent: Sequence[LoggedSlate]) -> UserView:

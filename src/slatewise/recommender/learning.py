@@ -31,7 +31,10 @@ LIKED = 0.5
 """An item whose value is above this is called liked."""
 NO_ITEMS: Integers = np.empty(0, dtype=np.int64)
 NO_TIMES: Floats = np.empty(0)
-NO_LIKES: Integers = np.empty((0, 2), dtype=np.int64)
+LIKE_COLUMNS = 6
+NO_LIKES: Floats = np.empty((0, LIKE_COLUMNS))
+MAX_CITABLE = 50
+"""So many of the latest likes can be given as reasons."""
 PAUSE_EVERY, PAUSE = 16, 0.0005
 """A long log is learned with a pause of so many seconds every few slates, so that other threads are not held up."""
 
@@ -211,7 +214,8 @@ class Learned:
     """What was learned from the slates with numbers below `covers` and the events with positions below it.
 
     state: of the policy, with evidence as old as it is at the time `at`; never: items that are not offered any more;
-    likes: rows of when (twice the position of an event, or twice the number of a slate plus 1) and item number;
+    likes: rows of when (twice the position of an event, or twice the number of a slate plus 1), item number, value,
+    weight and probability of examination as in `Evidence`, and the time, of at most MAX_LIKES recent likes;
     counts (2, n_categories + 1): items shown and liked by category, and in the last column slates and likes; untrained:
     hashes of the items met, ascending, that the catalog was not trained on.
     """
@@ -222,7 +226,7 @@ class Learned:
     at: float
     shown: Shown
     never: Integers
-    likes: Integers
+    likes: Floats
     untrained: Integers
 
     @classmethod
@@ -298,7 +302,7 @@ def learn_again(learned: Learned, policy: ServedPolicy, before: LoggedSlate, aft
     others = replace(learned, state=state, at=at, likes=learned.likes[learned.likes[:, 0] != when])
     counts = others.counts - _counts(policy, [before]) + _counts(policy, [after])
     shown = others.shown.with_slates([after], policy.rules.repeat_after)
-    return replace(_with_likes(others, [(when, number) for number in after.liked()]), counts=counts, shown=shown)
+    return replace(_with_likes(others, _slate_likes(policy, after)), counts=counts, shown=shown)
 
 
 def states_after(learned: Learned, policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> list[State | None]:
@@ -373,7 +377,7 @@ def _fading(policy: ServedPolicy, seconds: NDArray[np.float64] | float) -> NDArr
 
 
 def _note_slates(learned: Learned, policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> Learned:
-    likes = [(2 * slate.record.number + 1, number) for slate in slates for number in slate.liked()]
+    likes = [row for slate in slates for row in _slate_likes(policy, slate)]
     shown = learned.shown.with_slates(slates, policy.rules.repeat_after)
     met = (pair for slate in slates for pair in zip(slate.record.items, slate.numbers.tolist(), strict=True))
     known = _with_untrained(learned, policy, met)
@@ -398,27 +402,45 @@ def _note_events(learned: Learned, policy: ServedPolicy, events: Sequence[Logged
     numbers = np.array([event.number for event in kept], dtype=np.int64)
     shown = learned.shown.with_items(numbers, at, until)
     known = np.unique(np.concatenate([learned.never, np.array(never, dtype=np.int64)])) if never else learned.never
-    liked = [event for event, kind in zip(useful, kinds, strict=True) if _is_liking(kind.meaning(event.record.value))]
-    likes = [(2 * event.record.position, event.number) for event in liked]
+    meanings = [(event, *kind.meaning(event.record.value)) for event, kind in zip(useful, kinds, strict=True)]
+    likes = [
+        (2.0 * event.record.position, float(event.number), value, weight, 1.0, event.record.at)
+        for event, value, weight in meanings
+        if value > LIKED and weight > 0.0
+    ]
     learned = _with_untrained(learned, policy, ((event.record.item, event.number) for event in events))
     return replace(_with_likes(learned, likes), shown=shown, never=known)
-
-
-def _is_liking(meaning: tuple[float, float]) -> bool:
-    value, weight = meaning
-    return value > LIKED and weight > 0.0
 
 
 def _likes(number: int, value: float) -> bool:
     return number >= 0 and value > LIKED
 
 
-def _with_likes(learned: Learned, likes: list[tuple[int, int]]) -> Learned:
-    """Add likes, each once and in order, and keep only the recent ones."""
-    rows = sorted({*map(tuple, learned.likes.tolist()), *likes})[-MAX_LIKES:]
+def _slate_likes(policy: ServedPolicy, slate: LoggedSlate) -> list[tuple[float, ...]]:
+    """Return the rows of `Learned.likes` that a slate adds."""
+    evidence = slate.evidence(policy)
+    if evidence is None:
+        return []
+    when, at = 2.0 * slate.record.number + 1.0, slate.record.created_at
+    columns = (evidence.items[0], evidence.value[0], evidence.weight[0], evidence.examined[0])
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [(when, float(number), *said, at) for number, *said in rows if _likes(number, said[0])]
+
+
+def _with_likes(learned: Learned, likes: Sequence[tuple[float, ...]]) -> Learned:
+    """Add likes in order, and keep only the recent ones."""
+    rows = sorted([*map(tuple, learned.likes.tolist()), *likes])[-MAX_LIKES:]
     oldest = 2 * (learned.covers - RECENT_SLATES)
     recent = [row for row in rows if row[0] >= oldest]
-    return replace(learned, likes=np.array(recent, dtype=np.int64).reshape(-1, 2))
+    return replace(learned, likes=np.array(recent, dtype=np.float64).reshape(-1, LIKE_COLUMNS))
+
+
+def likes_at(policy: ServedPolicy, learned: Learned, now: float) -> Evidence:
+    """Return the latest likes as evidence (1, n), with weights as they are at a time: at most MAX_CITABLE."""
+    rows = learned.likes[-MAX_CITABLE:]
+    weight = rows[:, 3] * _fading(policy, now - rows[:, 5])
+    items = rows[:, 1].astype(np.int64)
+    return Evidence(items[None], rows[None, :, 2], weight[None], rows[None, :, 4])
 
 
 def _counts(policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> Integers:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from slatewise.randomness import user_keys
 from slatewise.recommender import state_codec
 from slatewise.recommender.learning import (
+    LIKE_COLUMNS,
     RECENT_SLATES,
     Learned,
     LoggedEvent,
@@ -71,8 +72,8 @@ class UserProfile:
 
     def liked(self) -> tuple[int, ...]:
         """Return the numbers of the items liked most recently."""
-        rows = [*self.learned.likes.tolist()]
-        rows += [[2 * slate.record.number + 1, number] for slate in self.pending for number in slate.liked()]
+        rows = [(when, int(number)) for when, number, *_ in self.learned.likes.tolist()]
+        rows += [(2 * slate.record.number + 1, number) for slate in self.pending for number in slate.liked()]
         recent = [number for when, number in rows if when >= 2 * (self.n_slates - RECENT_SLATES)]
         return tuple(dict.fromkeys(reversed(recent)))[:MAX_LIKED][::-1]
 
@@ -157,6 +158,8 @@ class SavedBelief:
             shown = Shown(kept["shown"], kept["shown at"], kept["shown until"])
             known = (at, shown, kept["never"], kept["likes"], kept["untrained"])
             items = int(kept["items"][0])
+            if kept["likes"].shape[1:] != (LIKE_COLUMNS,):  # an earlier version kept less
+                return None
         except (ValueError, KeyError):
             return None
         return cls(Learned(belief.covers, state, kept["counts"], *known), saved_at, since, items)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from slatewise.policies import Available, Slates
 from slatewise.randomness import Streams
 from slatewise.recommender.constrained import Question, select_by_rules
-from slatewise.recommender.learning import LoggedSlate, Shown, state_at
+from slatewise.recommender.learning import LoggedSlate, Shown, likes_at, state_at
 from slatewise.recommender.loading import load_profile
 from slatewise.recommender.profile import (
     SAVE_EVERY,
@@ -29,7 +29,8 @@ from slatewise.recommender.profile import (
     learn_closed,
     learn_everything,
 )
-from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy, describe
+from slatewise.recommender.reasons import Choosing, describe
+from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
 from slatewise.recommender.slate_rules import NO_RULES, SlateRules
 from slatewise.recommender.types import ConflictError, RequestError, Slate, SlateItem, UnmetRule
 from slatewise.slates.available import NO_WORDS
@@ -253,7 +254,9 @@ def choose_items(
     numbers = chosen.items[0][chosen.items[0] >= 0]
     if not len(numbers):
         raise RequestError("nothing is left to show: no item passes the given candidates, categories and exclusions")
-    return numbers, *describe(served, chosen, profile.liked()), unmet, _propensities(chosen, request.rules)
+    likes = likes_at(policy, learned, now)
+    choosing = Choosing(chooser, state, random, likes, *_by_rules(served, request, numbers))
+    return numbers, *describe(served, chosen, choosing), unmet, _propensities(chosen, request.rules)
 
 
 def _propensities(chosen: Slates, rules: SlateRules) -> tuple[float, ...] | None:
@@ -265,6 +268,16 @@ def _propensities(chosen: Slates, rules: SlateRules) -> tuple[float, ...] | None
         return None
     known: list[float] = chosen.propensity[0][chosen.items[0] >= 0].tolist()
     return None if any(math.isnan(propensity) for propensity in known) else tuple(known)
+
+
+def _by_rules(served: ServedCatalog, request: SlateRequest, numbers: Integers) -> tuple[frozenset[int], frozenset[int]]:
+    """Return which of the chosen items were pinned, and which of them boosted."""
+    rules = request.rules
+    pinned = frozenset(served.numbers(pin.item for pin in rules.pin).tolist()) if rules.pin else frozenset[int]()
+    if not rules.boost:
+        return pinned, frozenset()
+    is_boosted = served.attributes.factors(rules.boost)[numbers] > 1.0
+    return pinned, frozenset(numbers[is_boosted].tolist())
 
 
 def record_slate(serving: Serving, transaction: Transaction, draft: Draft) -> Slate | None:

@@ -1,6 +1,5 @@
 """The catalog that is served now: its items by id, and the policies that choose from it."""
 
-import math
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -11,24 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.belief.rates import Rates
-from slatewise.catalog import Catalog
 from slatewise.evidence import Attention, Evidence
-from slatewise.policies import POLICIES, Available, Policy, Slates, State
+from slatewise.policies import POLICIES, Available, Policy, State
 from slatewise.randomness import Streams, user_keys
 from slatewise.recommender.items import ItemSnapshot, UntrainedItems
 from slatewise.recommender.rules import LearningRules
 from slatewise.recommender.served_policies import can_make, catalog_digest, learned_categories, make, policy_key
-from slatewise.recommender.types import (
-    EXPLORING,
-    POPULAR,
-    SIMILAR,
-    PolicyShare,
-    Rate,
-    RatedItem,
-    RequestError,
-    SlateItem,
-)
-from slatewise.slates import similarity, squared_lengths
+from slatewise.recommender.types import PolicyShare, Rate, RatedItem, RequestError
 from slatewise.store.records import ItemId
 
 if TYPE_CHECKING:
@@ -38,10 +26,7 @@ Integers = NDArray[np.int64]
 
 LABELS_CACHED = 20_000
 POPULAR_SHARE = 0.1
-SIMILAR_COSINE = 0.5
 EXPLAINED_DIGITS = 4
-DIGITS = 7
-"""Decimal places of what is said and logged about each item of a slate."""
 SALT = "policy of "
 
 
@@ -191,12 +176,6 @@ class ServedCatalog:
         return float(np.quantile(self.catalog.log_odds, 1.0 - POPULAR_SHARE))
 
     @cached_property
-    def inverse_taste_lengths(self) -> NDArray[np.float32]:
-        """1 / |t_i| of every item; 0 for a zero vector."""
-        lengths = np.sqrt(squared_lengths(self.catalog.taste_vectors))
-        return np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0.0).astype(np.float32)
-
-    @cached_property
     def attributes(self) -> "ItemAttributes":
         """What conditions on items can be about."""
         from slatewise.recommender.item_attributes import ItemAttributes
@@ -277,61 +256,6 @@ class ServedCatalog:
             return uuid.UUID(item)
         except ValueError:
             return item
-
-
-def describe(
-    served: ServedCatalog, chosen: Slates, liked: tuple[int, ...]
-) -> tuple[tuple[SlateItem, ...], float | None]:
-    """Return the items of a chosen slate with titles, categories, probabilities and reasons, and its variety."""
-    numbers = chosen.items[0][chosen.items[0] >= 0]
-    distances, variety = distances_of(served.catalog, numbers)
-    columns = zip(
-        numbers.tolist(),
-        _rounded(chosen.probability[0]),
-        _rounded(chosen.deviation[0]),
-        chosen.diversity_gain[0].round(DIGITS).tolist(),
-        reasons(served, numbers, liked),
-        distances,
-        strict=False,
-    )
-    items = []
-    for number, probability, deviation, gain, (reason, source), distance in columns:
-        item, title, categories = served.label(number)
-        because, because_title = (None, None) if source is None else served.label(source)[:2]
-        reasoned = (probability, deviation, gain, reason, because, because_title, distance)
-        items.append(SlateItem(item, title, categories, *reasoned))
-    return tuple(items), variety
-
-
-def distances_of(catalog: Catalog, numbers: Integers) -> tuple[list[float | None], float | None]:
-    """Return how unlike the others each of some items is, and how varied all are; None where nothing is known."""
-    distances, variety = np.empty((1, len(numbers))), np.empty(1)
-    similarity.measure_variety(numbers[None], catalog.categories, catalog.vectors, distances, variety)
-    return [*_rounded(distances[0])], next(iter(_rounded(variety)))
-
-
-def reasons(served: ServedCatalog, numbers: Integers, liked: tuple[int, ...]) -> list[tuple[str, int | None]]:
-    """Return the reason for each item, and the number of the liked item that it is similar to, if that is the reason.
-
-    Similar means a cosine of taste vectors of at least SIMILAR_COSINE; popular is the most liked tenth of the catalog.
-    """
-    catalog = served.catalog
-    result: list[tuple[str, int | None]] = [
-        (POPULAR if odds >= served.popular_log_odds else EXPLORING, None) for odds in catalog.log_odds[numbers].tolist()
-    ]
-    if not liked:
-        return result
-    known, vectors, inverse = np.array(liked), catalog.taste_vectors, served.inverse_taste_lengths
-    cosines = (vectors[numbers] @ (vectors[known] * inverse[known, None]).T) * inverse[numbers, None]
-    closest, largest = cosines.argmax(axis=1).tolist(), cosines.max(axis=1).tolist()
-    for position, cosine in enumerate(largest):
-        if cosine >= SIMILAR_COSINE:
-            result[position] = (SIMILAR, liked[closest[position]])
-    return result
-
-
-def _rounded(values: NDArray[np.float64]) -> Iterable[float | None]:
-    return (value if math.isfinite(value) else None for value in values.round(DIGITS).tolist())
 
 
 def uncertain_items(served: ServedCatalog, limit: int) -> list[RatedItem]:

@@ -9,9 +9,10 @@ from slatewise.store.protocol import ItemId
 if TYPE_CHECKING:
     from slatewise.policies import Policy
 
-POPULAR, SIMILAR, EXPLORING = "popular", "similar to what you clicked", "exploring"
-REASONS = (POPULAR, SIMILAR, EXPLORING)
-"""Why an item is on a slate."""
+LEARNED, POPULAR, VARIETY, EXPLORING = "learned", "popular", "variety", "exploring"
+PINNED, BOOSTED, RANKED = "pinned", "boosted", "ranked"
+REASONS = (LEARNED, POPULAR, VARIETY, EXPLORING, PINNED, BOOSTED, RANKED)
+"""Why an item is on a slate; see `slatewise.recommender.reasons`."""
 
 
 MAX_CONDITION = 2_000
@@ -96,9 +97,9 @@ class SlateItem:
     """One item of a slate and why it is there.
 
     probability ± deviation: of a click, None if the policy has no belief; diversity_gain: what the item adds to the
-    variety of the slate, in the policy's units; reason: one of POPULAR, SIMILAR, EXPLORING; because: the id of the
-    clicked item that it is similar to, and that item's title; distance: how unlike the other items of the slate it is,
-    the mean of 1 − similarity (see `Slate`), None if nothing is known.
+    variety of the slate, in the policy's units; reason: one of REASONS, what decided that it is here; because: if that
+    is LEARNED, the id and the title of the liked item that raised it most; distance: how unlike the other items of the
+    slate it is, the mean of 1 − similarity (see `Slate`), None if nothing is known.
 
     Examples
     --------

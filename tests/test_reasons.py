@@ -1,0 +1,157 @@
+"""A reason says what decided: recomputed here from everything that was shown and clicked, one number at a time."""
+
+from collections import Counter
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from slatewise.evidence import Attention
+from slatewise.policies import POLICIES
+from slatewise.recommender import Boost, Pin, Recommender, Slate, SlateRules
+from slatewise.recommender.types import BOOSTED, EXPLORING, LEARNED, PINNED, POPULAR, RANKED, VARIETY
+from tests.support.recommending import ids, make_catalog, served_policy
+
+CATALOG = make_catalog()
+LEARNING = ("dc2b-calibrated", "dc2b")
+NOT_TOLD = ("c2ucb", "ease")
+"""C²UCB may cite likes, but its bound is mostly larger than what it has learned; EASE needs co-likes."""
+Shares = dict[int, float]
+
+
+class Twin:
+    """The belief of the calibrated policy as sums over observations, and each like's part of it."""
+
+    def __init__(self, policy: Any, seen: list[tuple[Slate, list[Any]]]) -> None:
+        self.policy = policy
+        self.seen = [(int(item.id) - 100, item.id in clicked) for slate, clicked in seen for item in slate.items]
+
+    def pull(self, number: int, is_liked: bool) -> float:
+        return float((is_liked - self.policy.rates[number]) / self.policy.noise[number])
+
+    @cached_property
+    def covariance(self) -> NDArray[np.float64]:
+        precision = np.eye(self.policy.vectors.shape[1])
+        for number, _ in self.seen:
+            vector = self.policy.vectors[number].astype(float)
+            precision += np.outer(vector, vector) / self.policy.noise[number]
+        return np.asarray(np.linalg.inv(precision))
+
+    def share(self, item: int, number: int, is_liked: bool) -> float:
+        """What one observation adds to θ·t of an item, as the item is chosen by now."""
+        chosen, met = self.policy.tastes_now[item].astype(float), self.policy.vectors[number].astype(float)
+        return float(chosen @ self.covariance @ met) * self.pull(number, is_liked)
+
+    def learned(self, item: int) -> float:
+        return sum(self.share(item, number, is_liked) for number, is_liked in self.seen)
+
+    def shares(self, item: int) -> Shares:
+        return {n: self.share(item, n, True) for n, is_liked in self.seen if is_liked and n != item}
+
+    def reason(self, items: list[int], place: int, is_popular: bool) -> str:
+        learned = self.learned(items[place])
+        score = [float(self.policy.current.mean[other]) + self.learned(other) for other in items]
+        if learned > 0.0 and learned >= 0.1 * abs(score[place]):
+            return LEARNED
+        if any(later > score[place] + 1e-9 for later in score[place + 1 :]):
+            return VARIETY
+        return POPULAR if is_popular else RANKED
+
+
+def visit(recommender: Recommender, seed: int, rounds: int = 3) -> tuple[Twin, Slate]:
+    """Somebody who clicks at random; what they saw, and the slate after it."""
+    draw = np.random.default_rng(seed)
+    seen: list[tuple[Slate, list[Any]]] = []
+    for _ in range(rounds):
+        slate = recommender.recommend("ann", 6)
+        clicked: list[Any] = [item for item in ids(slate) if draw.random() < 0.4]
+        recommender.feedback(slate.slate_id, clicked)
+        seen.append((slate, clicked))
+    after = recommender.recommend("ann", 6)
+    return Twin(served_policy(recommender).policy, seen), after
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_reasons_are_recomputed_from_the_belief(seed: int) -> None:
+    with Recommender(CATALOG, attention=Attention()) as recommender:
+        twin, slate = visit(recommender, seed)
+    threshold = np.quantile(CATALOG.log_odds, 0.9)
+    items = [int(item) - 100 for item in ids(slate)]
+    for place, item in enumerate(slate.items):
+        assert item.reason == twin.reason(items, place, bool(CATALOG.log_odds[items[place]] >= threshold))
+        if item.because is None:
+            continue
+        shares, source = twin.shares(items[place]), int(item.because) - 100
+        assert shares[source] > 0.0
+        assert shares[source] >= 0.5 * max(shares.values()) - 1e-9
+        assert item.because != item.id
+    cited = Counter(item.because for item in slate.items if item.because is not None)
+    assert max(cited.values(), default=0) <= 2
+    _nothing_left_to_cite(twin, slate, items, cited)
+
+
+def _nothing_left_to_cite(twin: Twin, slate: Slate, items: list[int], cited: Counter[Any]) -> None:
+    """Where no like is cited, every like that moved the item enough is cited twice elsewhere."""
+    for place, item in enumerate(slate.items):
+        if item.reason == LEARNED and item.because is None:
+            shares = twin.shares(items[place])
+            largest = max(shares.values(), default=0.0)
+            enough = [number for number, share in shares.items() if share > 0.0 and share >= 0.5 * largest + 1e-9]
+            assert all(cited[number + 100] == 2 for number in enough)
+
+
+def test_the_like_that_moved_an_item_most_need_not_be_the_most_similar_one() -> None:
+    """The control: cosines, which reasons were read off before, cite other likes."""
+    unit = CATALOG.taste_vectors / np.linalg.norm(CATALOG.taste_vectors, axis=1)[:, None]
+    differing = 0
+    for seed in range(20):
+        with Recommender(CATALOG, attention=Attention()) as recommender:
+            twin, slate = visit(recommender, seed)
+        liked = [number for number, is_liked in twin.seen if is_liked]
+        for item in slate.items:
+            if item.because is not None:
+                closest = max(liked, key=lambda number: float(unit[number] @ unit[int(item.id) - 100]))
+                differing += closest + 100 != item.because
+    assert differing > 5
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name not in NOT_TOLD])
+def test_only_a_policy_with_a_belief_cites_likes(name: str) -> None:
+    with Recommender(CATALOG, name) as recommender:
+        cited = [item.because for seed in range(4) for item in visit(recommender, seed)[1].items]
+    assert any(one is not None for one in cited) == (name in LEARNING)
+
+
+def test_a_policy_that_draws_at_random_says_so() -> None:
+    with Recommender(CATALOG, "random") as recommender:
+        assert {item.reason for item in recommender.recommend("ann", 30).items} <= {EXPLORING, POPULAR}
+
+
+def test_what_a_shop_pins_or_boosts_is_called_that() -> None:
+    with Recommender(CATALOG, attention=Attention()) as recommender:
+        first = ids(recommender.recommend("ann", 10))
+        hidden = next(item for item in range(100, 160) if item not in first)
+        rules = SlateRules(pin=(Pin(hidden, 2),), boost=(Boost("category = 'A'", 3.0),))
+        slate = recommender.recommend("ben", 10, rules=rules)
+    assert slate.items[1].reason == PINNED
+    others = [item for place, item in enumerate(slate.items) if place != 1]
+    assert all((item.reason == BOOSTED) == ("A" in item.categories) for item in others)
+
+
+def test_old_likes_are_cited_as_much_as_they_still_count() -> None:
+    """Evidence fades by half every day: a like of today moves more than an equal one of ten days ago."""
+    now = [1_000_000.0]
+    with Recommender(CATALOG, clock=lambda: now[0], half_life=1.0, seed=3) as recommender:
+        first = recommender.recommend("ann", 10)
+        recommender.feedback(first.slate_id, ids(first)[:5])
+        now[0] += 20 * 86_400.0
+        second = recommender.recommend("ann", 10)
+        recommender.feedback(second.slate_id, ids(second)[:3])
+        third = recommender.recommend("ann", 10)
+    cited = {item.because for item in third.items if item.because is not None}
+    assert cited
+    assert cited <= set(ids(second)[:3])
