@@ -135,7 +135,7 @@ def test_what_a_shop_pins_or_boosts_is_called_that() -> None:
     with Recommender(CATALOG, attention=Attention()) as recommender:
         first = ids(recommender.recommend("ann", 10))
         hidden = next(item for item in range(100, 160) if item not in first)
-        rules = SlateRules(pin=(Pin(hidden, 2),), boost=(Boost("category = 'A'", 3.0),))
+        rules = SlateRules(pin=(Pin(hidden, 2),), boost=(Boost("array_contains(categories, 'A')", 3.0),))
         slate = recommender.recommend("ben", 10, rules=rules)
     assert slate.items[1].reason == PINNED
     others = [item for place, item in enumerate(slate.items) if place != 1]

@@ -73,6 +73,14 @@ class Factored:
         _covariance(self.root, result)
         return result
 
+    def times_covariance(self, vectors: ArrayLike) -> Floats:
+        """Return Σx of vectors (n_users, k, dim)."""
+        result = np.array(vectors, dtype=np.float64, order="C")
+        if result.ndim != 3 or (result.shape[0], result.shape[2]) != self.mean.shape:
+            raise ValueError(f"vectors have shape {result.shape}; give (n_users, k, dim) for beliefs {self.mean.shape}")
+        _times_covariance(self.root, result)
+        return result
+
     def logit_moments(self, vectors: ArrayLike, offsets: ArrayLike = 0.0) -> tuple[Floats, Floats]:
         """Return mean and variance, each (n_users, k), of the logits o + θ·x of vectors (n_users or 1, k, dim)."""
         table, (n_users, dim) = contiguous(vectors), self.mean.shape
@@ -239,6 +247,15 @@ def _covariance(root: Floats, result: Floats) -> None:
             for column in range(row + 1):
                 result[user, row, column] = product(rows[row], rows[column])
                 result[user, column, row] = result[user, row, column]
+
+
+@compiled
+def _times_covariance(root: Floats, vectors: Floats) -> None:
+    """Replace vectors x (n_users, k, dim) by Σx = R⁻¹R⁻ᵀx."""
+    for user in range(len(root)):
+        for item in range(vectors.shape[1]):
+            solve_lower(root[user], vectors[user, item])
+            solve_upper(root[user], vectors[user, item])
 
 
 @compiled

@@ -69,7 +69,7 @@ def like_shares(
 ) -> Floats:
     """Return the share p_j · x_iᵀ Σ x_j of each like (1, n) in m·x_i of each item (k,): (k, n) for one user."""
     met = layout.met(policy, likes.items[0]) * layout.pulls(policy, likes)[0][:, None]
-    return np.asarray(layout.shown(policy, items) @ beliefs.covariance()[0] @ met.T)
+    return np.asarray(beliefs.times_covariance(layout.shown(policy, items)[None])[0] @ met.T)
 
 
 def _calibrated_pulls(policy: Calibrated, evidence: Evidence) -> Floats:

@@ -122,15 +122,22 @@ def reasons(served: ServedCatalog, numbers: Integers, choosing: Choosing) -> lis
 
 
 def _decided(terms: Terms, popular: list[bool]) -> list[str]:
-    """Return what decided about each item, by the terms of its score."""
-    score = terms.score
-    least = LEAST_SHARE * np.abs(score)
-    is_learned = (terms.learned >= least) & (terms.learned >= terms.explored) & (terms.learned > 0.0)
-    is_explored = (terms.explored >= least) & (terms.explored > terms.learned)
-    later = np.maximum.accumulate(score[::-1])[::-1]
-    is_ahead = np.append(later[1:] > score[:-1] + ROUNDING, False)
-    kinds = np.where(is_learned, LEARNED, np.where(is_explored, EXPLORING, np.where(is_ahead, VARIETY, "")))
-    return [kind or (POPULAR if liked else RANKED) for kind, liked in zip(kinds.tolist(), popular, strict=True)]
+    """Return what decided about each item, by the terms of its score; from the last to the first."""
+    found, best_later = [], -math.inf
+    columns = (terms.score, terms.learned, terms.explored)
+    rows = [*zip(*(column.tolist() for column in columns), popular, strict=True)]
+    for score, learned, explored, is_popular in reversed(rows):
+        least = LEAST_SHARE * abs(score)
+        if learned > 0.0 and learned >= least and learned >= explored:
+            found.append(LEARNED)
+        elif explored > learned and explored >= least:
+            found.append(EXPLORING)
+        elif best_later > score + ROUNDING:
+            found.append(VARIETY)
+        else:
+            found.append(POPULAR if is_popular else RANKED)
+        best_later = max(best_later, score)
+    return found[::-1]
 
 
 def cited(shares: Floats, liked: Integers, numbers: Integers, decided: list[str]) -> list[int | None]:
@@ -138,18 +145,24 @@ def cited(shares: Floats, liked: Integers, numbers: Integers, decided: list[str]
 
     shares (k, n) are those of the likes, whose items may repeat; where they are largest, items choose first.
     """
-    sources, column = np.unique(liked, return_inverse=True)
-    totals = np.zeros((len(numbers), len(sources)))
-    np.add.at(totals.T, column, shares.T)
-    totals[sources[None, :] == numbers[:, None]] = 0.0
-    largest, left = totals.max(axis=1), np.full(len(sources), MOST_CITED)
+    sources = {number: column for column, number in enumerate(dict.fromkeys(liked.tolist()))}
+    totals = shares
+    if len(sources) < len(liked):
+        totals = np.zeros((len(sources), len(numbers)))
+        np.add.at(totals, [sources[number] for number in liked.tolist()], shares.T)
+        totals = totals.T
+    names = np.array([*sources])
+    totals = np.where(names == numbers[:, None], 0.0, totals)
+    largest, used = totals.max(axis=1).tolist(), [0] * len(names)
     found: list[int | None] = [None] * len(numbers)
-    for place in np.argsort(-largest, kind="stable").tolist():
+    for place in sorted(range(len(numbers)), key=lambda one: -largest[one]):
         if decided[place] != LEARNED or largest[place] <= 0.0:
             continue
-        best = int(np.where(left > 0, totals[place], 0.0).argmax())
-        if left[best] and totals[place, best] >= LEAST_OF_LARGEST * largest[place]:
-            found[place], left[best] = int(sources[best]), left[best] - 1
+        best = int(totals[place].argmax())
+        if totals[place, best] >= LEAST_OF_LARGEST * largest[place]:
+            found[place], used[best] = int(names[best]), used[best] + 1
+            if used[best] == MOST_CITED:
+                totals[:, best] = -math.inf
     return found
 
 

@@ -9,10 +9,15 @@ import { nameAndYear } from "./titles.js";
 import { list, percent } from "./words.js";
 
 const MOST_CHIPS = 3;
+const HEART = "M8 13.6C3.8 10.6 2 8.4 2 6a3.2 3.2 0 0 1 6-1.5A3.2 3.2 0 0 1 14 6c0 2.4-1.8 4.6-6 7.6z";
 const ICONS = {
+  learned: HEART,
   popular: "M8 1.8l1.9 4 4.3.6-3.1 3 .8 4.3L8 11.6l-3.9 2.1.8-4.3-3.1-3 4.3-.6z",
-  "similar to what you clicked": "M8 13.6C3.8 10.6 2 8.4 2 6a3.2 3.2 0 0 1 6-1.5A3.2 3.2 0 0 1 14 6c0 2.4-1.8 4.6-6 7.6z",
   exploring: "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zm2.9 3.6L9.3 9.3l-4.2 1.6 1.6-4.2z",
+  variety: "M2 2h5v5H2zM9 2h5v5H9zM2 9h5v5H2zM11.5 8.6a2.9 2.9 0 1 1 0 5.8 2.9 2.9 0 0 1 0-5.8z",
+  pinned: "M6 1.5h4l-.6 5 2.6 2.4H8.7L8 14.5l-.7-5.6H4l2.6-2.4z",
+  boosted: "M8 1.8l5.2 5.6h-3v6.8H5.8V7.4h-3z",
+  ranked: "M2 9h3v5H2zM6.5 5h3v9h-3zM11 2h3v12h-3z",
 };
 
 /** Lay out the cards of a slate; an item that was there before glides to its new place. */
@@ -68,14 +73,29 @@ export function chips(categories, most = MOST_CHIPS) {
   return element("ul", { class: "chips", "aria-label": "Categories" }, shown);
 }
 
-/** Why an item is on a slate, in words. */
-export function reasonWords(item) {
-  if (item.reason === "popular") return ["Popular with everyone"];
-  if (item.reason === "exploring") return ["Trying something new"];
-  if (!item.because_title) return ["Similar to what you liked"];
-  const { name } = nameAndYear(item.because_title);
+/** Why an item is on a slate, in words; `items` are all items of the slate. */
+export function reasonWords(item, items) {
+  if (item.reason === "learned") return learnedWords(item);
+  if (item.reason === "variety") return [varietyReason(item, items)];
+  if (item.reason === "exploring") return ["Trying it out: I am not sure about this one"];
+  return [{ popular: "Popular with everyone", pinned: "Picked by hand", boosted: "Featured" }[item.reason] ?? "Next best"];
+}
+
+function learnedWords(item) {
+  if (!item.because_title) return ["Fits what I know about you"];
   const words = session().known.includes(item.because) ? "Because you’ve seen " : "Because you liked ";
-  return [words, element("cite", { dir: "auto", title: name }, name)];
+  return [words, element("cite", { dir: "auto", title: item.because_title }, nameAndYear(item.because_title).name)];
+}
+
+function varietyReason(item, items) {
+  const own = onlyHere(item, items);
+  return own.length ? `For variety: the only ${list(own)}` : "For variety";
+}
+
+/** The categories of an item that no other item of the slate has. */
+function onlyHere(item, items) {
+  const others = new Set(items.filter((one) => one !== item).flatMap((one) => one.categories));
+  return item.categories.filter((name) => !others.has(name));
 }
 
 function card(item, place, items, react) {
@@ -90,7 +110,7 @@ function card(item, place, items, react) {
       element("h2", { dir: "auto", title: name }, name),
       element("div", { class: "facts" }, year && element("span", { class: "year" }, year), chips(item.categories)),
     ),
-    element("dl", { class: "why" }, reason(item), chance(item), addition(item, place, items)),
+    element("dl", { class: "why" }, reason(item, items), chance(item), addition(item, place, items)),
     reactionButtons(item, name, react),
   );
 }
@@ -101,14 +121,14 @@ function pressLike(event) {
   event.currentTarget.querySelector(".like").click();
 }
 
-function reason(item) {
+function reason(item, items) {
   const icon = svg(
     "svg",
     { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" },
-    svg("path", { d: ICONS[item.reason] ?? ICONS.exploring }),
+    svg("path", { d: ICONS[item.reason] ?? ICONS.ranked }),
   );
-  const kind = { popular: "popular", exploring: "new" }[item.reason] ?? "similar";
-  return row(`reason ${kind}`, "Why it is here", icon, element("span", {}, reasonWords(item)));
+  const kind = item.reason in ICONS ? item.reason : "ranked";
+  return row(`reason ${kind}`, "Why it is here", icon, element("span", {}, reasonWords(item, items)));
 }
 
 /** How likely a like is, as a dot in a band of one standard deviation. */

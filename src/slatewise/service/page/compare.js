@@ -50,7 +50,7 @@ function column(policy, slate, slates, choose) {
     element(
       "ol",
       {},
-      slate.items.map((item) => entry(item, !others.has(item.id))),
+      slate.items.map((item) => entry(item, slate.items, !others.has(item.id))),
     ),
     element(
       "button",
@@ -68,7 +68,7 @@ function sums(slate) {
   return `Variety ${varietyWords(slate)} · ${expected}`;
 }
 
-function entry(item, isOnlyHere) {
+function entry(item, items, isOnlyHere) {
   const { name, year } = nameAndYear(item.title);
   return element(
     "li",
@@ -84,7 +84,7 @@ function entry(item, isOnlyHere) {
         year && element("span", { class: "year" }, ` ${year}`),
         isOnlyHere && element("span", { class: "only" }, "only here"),
       ),
-      element("span", { class: "hint" }, dots(item.categories), reasonWords(item)),
+      element("span", { class: "hint" }, dots(item.categories), reasonWords(item, items)),
     ),
   );
 }
