@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 DIRECTORY = Path(__file__).parent / "page"
-TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
+TYPES = {".ts": "text/plain", ".js": "text/javascript", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
 HTML = {"index.html": "/", "live.html": "/live"}
 
 
