@@ -117,8 +117,8 @@ def policy_options(name: str) -> dict[str, Any]:
     Examples
     --------
     >>> from slatewise import policy_options
-    >>> policy_options("dc2b-calibrated")
-    {'diversity': 0.5, 'temperature': 0.0, 'category_weight': 0.25, 'explore': 0.0, 'explore_slates': 0.0}
+    >>> policy_options("mmr")
+    {'trade_off': 0.9}
     """
     if name not in POLICIES:
         raise ValueError(f"there is no policy {name!r}; choose one of {', '.join(POLICIES)}")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise import belief
+from slatewise.belief.calibration import odds_factor, slope_with_odds, with_odds
 from slatewise.belief.gaussian import Factored
 from slatewise.belief.rates import Rates
 from slatewise.catalog import Catalog
@@ -65,7 +66,9 @@ class Calibrated:
     somebody who likes one category is recognized sooner, 0 means that only likes in common count; explore:
     how many standard deviations the rates of items are drawn from what is known of them (Thompson sampling at 1), which
     gives new items their chance, 0 means none; explore_slates: temperature of a softmax over the gains at each place,
-    in units of `favorite_rate`, so that any slate is possible and its probability known, 0 means the best item.
+    in units of `favorite_rate`, so that any slate is possible and its probability known, 0 means the best item;
+    skip_weight: what a skip weighs in the evidence that is learned from (`slatewise.evidence.Attention`), which
+    probabilities make up for; it changes nothing that is chosen or learned.
     """
 
     catalog: Catalog
@@ -74,6 +77,7 @@ class Calibrated:
     category_weight: float = 0.25
     explore: float = 0.0
     explore_slates: float = 0.0
+    skip_weight: float = 1.0
     choosing_options: ClassVar[tuple[str, ...]] = ("explore", "explore_slates")
     """Options that no belief depends on; slates are logged with them."""
     one_at_a_time = False
@@ -86,6 +90,7 @@ class Calibrated:
         check_share("category_weight", self.category_weight)
         check_not_negative("explore", self.explore)
         check_not_negative("explore_slates", self.explore_slates)
+        check_not_negative("skip_weight", self.skip_weight)
 
     @cached_property
     def vectors(self) -> NDArray[np.float32]:
@@ -172,10 +177,11 @@ class Calibrated:
         return other
 
     def probabilities(self, state: State) -> Floats:
-        """Return how probable a click on each item is believed to be (n_users, n_items), without bounds."""
+        """Return how probable a click on each item is (n_users, n_items), as `select` says it."""
         beliefs = belief.factor(belief.Beliefs(state["precision"], state["shift"]))
         drawn = np.zeros((len(beliefs.mean), self.items.features.shape[1] - beliefs.mean.shape[1]))
-        return linear_scores(Scores(LINEAR, np.hstack([beliefs.mean, drawn]), self.items))
+        scores = linear_scores(Scores(LINEAR, np.hstack([beliefs.mean, drawn]), self.items))
+        return self._said(np.clip(scores, 0.0, 1.0), scores, state["rounds"])[0]
 
     def with_rates(self, rates: Rates) -> "Calibrated":
         """Return the same policy, choosing by other rates; what it learns about users does not depend on them."""
@@ -217,7 +223,15 @@ class Calibrated:
         probability = np.minimum(np.maximum(mean, 0.0), 1.0)
         deviation = np.sqrt(variance + np.square(self.current.deviation.take(shown)))
         propensity = getattr(choice, "propensity", None)
-        return Slates(choice.items, probability, deviation, choice.variety, propensity)
+        said = self._said(probability, deviation, state["rounds"])
+        return Slates(choice.items, *said, choice.variety, propensity)
+
+    def _said(self, probability: Floats, deviation: Floats, rounds: Integers) -> tuple[Floats, Floats]:
+        """Return probabilities and deviations (n_users, n) that make up for skips of little weight."""
+        if self.skip_weight == 1.0:
+            return probability, deviation
+        factor = odds_factor(rounds, self.skip_weight)
+        return with_odds(probability, factor), deviation * slope_with_odds(probability, factor)
 
     def softmax(self, state: State, random: Streams) -> SoftmaxGreedy | None:
         """Return how slates are drawn, None if they are not."""

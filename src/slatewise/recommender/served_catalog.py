@@ -15,7 +15,14 @@ from slatewise.policies import POLICIES, Available, Policy, State
 from slatewise.randomness import Streams, user_keys
 from slatewise.recommender.items import ItemSnapshot, UntrainedItems
 from slatewise.recommender.rules import LearningRules
-from slatewise.recommender.served_policies import can_make, catalog_digest, learned_categories, make, policy_key
+from slatewise.recommender.served_policies import (
+    can_make,
+    catalog_digest,
+    learned_categories,
+    make,
+    policy_key,
+    with_skip_weight,
+)
 from slatewise.recommender.types import PolicyShare, Rate, RatedItem, RequestError
 from slatewise.store.records import ItemId
 
@@ -118,7 +125,7 @@ class ServedCatalog:
         """Return a policy by name, prepared for serving by two slates and what they teach if it is used first."""
         if name not in self._policies:
             entry = self._shares.get(name, PolicyShare(name))
-            policy = make(entry, self.catalog)
+            policy = with_skip_weight(make(entry, self.catalog), self.rules.attention.skip_weight)
             self.rules.check(name, policy)
             everything, state = Available.of(self.n_items), policy.start(1)
             for step in range(2):

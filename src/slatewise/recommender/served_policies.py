@@ -30,6 +30,12 @@ def make(entry: PolicyShare, catalog: Catalog) -> Policy:
         raise RequestError(str(error)) from error
 
 
+def with_skip_weight(policy: Policy, skip_weight: float) -> Policy:
+    """Return a policy whose probabilities make up for what a skip weighs, if it can."""
+    changeable: Any = policy
+    return replace(changeable, skip_weight=skip_weight) if hasattr(policy, "skip_weight") else policy
+
+
 def can_make(entry: PolicyShare, catalog: Catalog, rules: LearningRules) -> bool:
     """Return whether the policy of an entry can be served from a catalog, under the rules for learning."""
     try:
