@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 from dataclasses import replace
@@ -18,6 +19,7 @@ from slatewise.lab.experiment import (
     Results,
     load_experiment,
     load_results,
+    missing_splits,
     n_tasks,
     run,
     save_results,
@@ -138,14 +140,44 @@ def test_records_are_kept_and_found_again_only_for_the_same_experiment_and_data(
             load_results(tmp_path, experiment, dataset)
 
 
+def test_splits_are_kept_one_by_one_so_that_more_can_join_them(tmp_path: Path) -> None:
+    one_split = replace(SMALL, splits=1)
+    save_results(run(one_split, DATASET), tmp_path, one_split, DATASET)
+    assert missing_splits(tmp_path, SMALL, DATASET) == [1]
+    second = replace(one_split, seed=1)
+    save_results(run(second, DATASET), tmp_path, second, DATASET)
+    assert_same(load_results(tmp_path, SMALL, DATASET), run(SMALL, DATASET))
+
+
+def test_an_arm_with_diversities_is_a_curve_of_what_was_tuned() -> None:
+    arm = Arm("ease", "ease+mmr", {"rerank": "mmr"}, tuned=True, diversities=(0.0, 0.8), rounds=2, k=4)
+    curve = replace(SMALL, arms=(arm,), splits=1)
+    told = []
+    results = run(curve, DATASET, on_task=lambda: told.append(1))
+    assert len(told) == n_tasks(curve, DATASET)
+    assert results.records["policy"].unique(maintain_order=True).to_list() == [
+        "ease+mmr",
+        "ease+mmr, diversity 0",
+        "ease+mmr, diversity 0.8",
+    ]
+    [chosen] = [json.loads(options) for options in results.choices["options"]]
+    assert set(chosen) == {"rerank", "regularisation", "diversity"}
+    assert chosen["rerank"] == "mmr"
+    plain = replace(arm, diversities=(), tuned=False, options={**chosen, "diversity": 0.8})
+    alone = run(replace(curve, arms=(plain,)), DATASET).records.drop("policy")
+    assert results.records.filter(policy="ease+mmr, diversity 0.8").drop("policy").equals(alone)
+    with pytest.raises(ValueError, match="popular has no option diversity"):
+        Arm("popular", diversities=(0.5,))
+
+
 def test_tuning_never_sees_a_test_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """What tuning is handed, catalog and people, must be the same when all test users change their minds."""
     seen: list[object] = []
     real = tune
 
-    def spy(policy: str, catalog: object, validation: object, session: object) -> object:
+    def spy(policy: str, catalog: object, validation: object, session: object, fixed: object) -> object:
         seen.append((catalog.vectors.tobytes(), catalog.log_odds.tobytes(), validation.digest))  # type: ignore[attr-defined]
-        return real(policy, catalog, validation, session)  # type: ignore[arg-type]
+        return real(policy, catalog, validation, session, fixed)  # type: ignore[arg-type]
 
     monkeypatch.setattr(lab, "tune", spy)
     one_split = replace(SMALL, splits=1)
@@ -173,6 +205,6 @@ def test_tuning_returns_the_best_f() -> None:
 
     train, validation = DATASET.split(0.3)
     catalog = Catalog.train(train, BprSettings(dim=3, epochs=5))
-    results = evaluate("mmr", catalog, validation, Session(rounds=5, k=4))
+    results = evaluate("mmr", candidates("mmr"), catalog, validation, Session(rounds=5, k=4))
     assert len(results) == len(GRIDS["mmr"]["trade_off"])
     assert results[0].f == max(candidate.f for candidate in results)

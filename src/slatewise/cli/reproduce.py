@@ -3,8 +3,7 @@
 import os
 import shlex
 import sys
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -169,19 +168,33 @@ def _refuse_to_overwrite(request: ReportRequest, data: tuple[str, str]) -> None:
 
 
 def run_or_load(experiment: "Experiment", dataset: "Dataset", options: RunOptions) -> "Results":
-    """Run an experiment, or load its records if they already exist."""
-    from slatewise.data.tables import DataError
-    from slatewise.lab.experiment import load_results, n_tasks, run, save_results
+    """Run the splits of an experiment that have no records yet, and load all; what was run before is kept."""
+    from slatewise.lab.experiment import load_results, missing_splits, n_tasks, run, save_results
 
-    if not options.again:
-        with suppress(DataError):
-            results = load_results(options.folder, experiment, dataset)
-            tell(f"{experiment.name}: using the records in {options.folder}, so nothing is simulated again")
-            return results
-    with steps(experiment.name, n_tasks(experiment, dataset)) as count_task:
-        results = run(experiment, dataset, options.workers or os.cpu_count() or 1, count_task, options.cluster)
-    save_results(results, options.folder, experiment, dataset)
-    return results
+    wanted = [*range(experiment.splits)]
+    missing = wanted if options.again else missing_splits(options.folder, experiment, dataset)
+    workers = options.workers or os.cpu_count() or 1
+    parts = [
+        replace(experiment, splits=len(batch), seed=experiment.seed + batch[0]) for batch in _batches(missing, workers)
+    ]
+    if not missing:
+        tell(f"{experiment.name}: using the records in {options.folder}, so nothing is simulated again")
+    with steps(experiment.name, sum(n_tasks(part, dataset) for part in parts)) as count_task:
+        for part in parts:
+            results = run(part, dataset, workers, count_task, options.cluster)
+            save_results(results, options.folder, part, dataset)
+    return load_results(options.folder, experiment, dataset)
+
+
+def _batches(splits: list[int], size: int) -> list[list[int]]:
+    """Group consecutive splits, at most so many, as what is run and saved together."""
+    batches: list[list[int]] = []
+    for split in splits:
+        if batches and len(batches[-1]) < size and batches[-1][-1] == split - 1:
+            batches[-1].append(split)
+        else:
+            batches.append([split])
+    return batches
 
 
 def report(

@@ -1,6 +1,7 @@
 """`slatewise tune`: choose hyperparameters on validation users."""
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -49,7 +50,7 @@ def _evaluate(policy: str, dataset: "Dataset", seed: int, n_candidates: int) -> 
     from slatewise.catalog.embeddings import BprSettings
     from slatewise.lab.experiment import TEST_SHARE
     from slatewise.lab.simulate import Session
-    from slatewise.lab.tuning import VALIDATION_SHARE, evaluate, train_catalog
+    from slatewise.lab.tuning import VALIDATION_SHARE, candidates, evaluate, train_catalog
 
     training, _ = dataset.split(TEST_SHARE, seed)
     fitting, validation = training.split(VALIDATION_SHARE, seed)
@@ -58,4 +59,12 @@ def _evaluate(policy: str, dataset: "Dataset", seed: int, n_candidates: int) -> 
     with steps("training", settings.epochs) as count_epoch:
         catalog = train_catalog(fitting, settings, [policy], count_epoch)
     with steps(policy, n_candidates) as count_candidate:
-        return evaluate(policy, catalog, validation, Session(seed=seed), count_candidate)
+        tried = _counted(candidates(policy), count_candidate)
+        return evaluate(policy, tried, catalog, validation, Session(seed=seed))
+
+
+def _counted(tried: Iterator[dict[str, Any]], count: Callable[[], None]) -> Iterator[dict[str, Any]]:
+    """Count each combination once it has been tried."""
+    for options in tried:
+        yield options
+        count()

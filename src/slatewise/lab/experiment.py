@@ -5,7 +5,6 @@ import json
 import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,24 @@ from slatewise.files import write_whole
 from slatewise.lab.broadcast import Broadcast, MemoryBroadcast
 from slatewise.lab.cluster import Cluster
 from slatewise.lab.simulate import Session, simulate, users_at_once
-from slatewise.lab.tuning import VALIDATION_SHARE, Candidate, grid_of, train_catalog, tune
+from slatewise.lab.tuning import VALIDATION_SHARE, Candidate, grid_of, policy_with, prepared_policy, train_catalog, tune
 from slatewise.lab.workers import InProcess, ProcessPool, Workers
-from slatewise.policies import POLICIES, make_policy, policy_options
-from slatewise.policies.protocol import Policy
+from slatewise.policies import POLICIES, policy_options
 from slatewise.version import __version__
 
 CHOICE_COLUMNS = {"dataset": pl.String, "split": pl.Int64, "policy": pl.String, "options": pl.String, "f": pl.Float64}
 TEST_SHARE = 0.2
+AT = ", diversity "
+"""Stands between the label of an arm and the value of `diversity` on its curve."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One row of a table: a policy with options, or with options tuned on validation users of each split."""
+    """One row of a table: a policy with options, or with options tuned on validation users of each split.
+
+    Tuning keeps the options that are given. At each of `diversities` the arm is run once more, with that value of the
+    option `diversity` and its other options as they are or were tuned: a curve.
+    """
 
     policy: str
     label: str = ""
@@ -40,12 +44,22 @@ class Arm:
     tuned: bool = False
     rounds: int = 5
     k: int = 10
+    diversities: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        unknown = set(self.options) - set(policy_options(self.policy))
+        object.__setattr__(self, "diversities", tuple(self.diversities))
+        unknown = {*self.options, *(["diversity"] if self.diversities else [])} - set(policy_options(self.policy))
         if unknown:
             raise ValueError(f"{self.policy} has no option {', '.join(sorted(unknown))}")
         object.__setattr__(self, "label", self.label or self.policy)
+
+    def with_curve(self) -> list["Arm"]:
+        """Return the arm and, for each of its diversities, the same with that one."""
+        curve = [
+            replace(self, label=f"{self.label}{AT}{value:g}", options={**self.options, "diversity": value})
+            for value in self.diversities
+        ]
+        return [self, *curve]
 
 
 @dataclass(frozen=True)
@@ -107,14 +121,15 @@ def run(
     with make_workers(workers, cluster, on_task or (lambda: None)) as pool:
         data = pool.share(MemoryBroadcast.of(dataset))
         catalogs = _train_all(pool, experiment, data)
-        runs, choices = _tune_all(pool, experiment, data, catalogs)
+        chosen, choices = _tune_all(pool, experiment, data, catalogs)
+        runs = [(split, arm) for split, whole in chosen for arm in whole.with_curve()]
         tasks = [
             (_simulate, data, catalogs[split, False], arm, experiment.seed + split, users)
             for split, arm in runs
             for users in chunks[split]
         ]
         simulated = iter(pool.map(tasks))
-    _policy.cache_clear()
+    prepared_policy.cache_clear()
     records = [
         next(simulated).with_columns(dataset=pl.lit(dataset.name), split=pl.lit(split), policy=pl.lit(arm.label))
         for split, arm in runs
@@ -125,29 +140,48 @@ def run(
 
 
 def save_results(results: Results, directory: Path, experiment: Experiment, dataset: Dataset) -> None:
-    """Save records and choices as Parquet, so that metrics and reports can be computed again without simulating.
+    """Save records and choices as Parquet, split by split, so that more splits can join them later.
 
     Files are named after everything they depend on, so records of other data, seeds or settings are never overwritten.
     The description is written last; its presence means that the other files are complete.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    stem, description = _identity(experiment, dataset)
-    (directory / f"{stem}.json").unlink(missing_ok=True)
-    results.records.write_parquet(directory / f"{stem}.parquet")
-    results.choices.write_parquet(directory / f"{stem}-choices.parquet")
-    write_whole(directory / f"{stem}.json", [description.encode()])
+    for split in range(experiment.splits):
+        stem, description = _identity(_single(experiment, split), dataset)
+        (directory / f"{stem}.json").unlink(missing_ok=True)
+        for frame, name in ((results.records, f"{stem}.parquet"), (results.choices, f"{stem}-choices.parquet")):
+            frame.filter(split=split).with_columns(split=pl.lit(0, frame.schema["split"])).write_parquet(
+                directory / name
+            )
+        write_whole(directory / f"{stem}.json", [description.encode()])
 
 
 def load_results(directory: Path, experiment: Experiment, dataset: Dataset) -> Results:
-    """Read what `save_results` wrote for exactly this experiment and data."""
-    stem, _ = _identity(experiment, dataset)
-    if not (directory / f"{stem}.json").is_file():
+    """Read what `save_results` wrote for exactly these splits and settings."""
+    missing = missing_splits(directory, experiment, dataset)
+    if missing:
         raise DataError(
-            f"{directory} has no records of {experiment.name} with this data, number of splits, seed and settings; "
-            f"create them with `slatewise run`"
+            f"{directory} has no records of {experiment.name} with this data, number of splits, seed and settings "
+            f"({len(missing)} of {experiment.splits} splits are missing); create them with `slatewise run`"
         )
-    records = pl.read_parquet(directory / f"{stem}.parquet")
-    return Results(records, pl.read_parquet(directory / f"{stem}-choices.parquet"))
+    frames: dict[str, list[pl.DataFrame]] = {"": [], "-choices": []}
+    for split in range(experiment.splits):
+        stem, _ = _identity(_single(experiment, split), dataset)
+        for kind, parts in frames.items():
+            frame = pl.read_parquet(directory / f"{stem}{kind}.parquet")
+            parts.append(frame.with_columns(split=pl.lit(split, frame.schema["split"])))
+    return Results(pl.concat(frames[""]), pl.concat(frames["-choices"]))
+
+
+def missing_splits(directory: Path, experiment: Experiment, dataset: Dataset) -> list[int]:
+    """Return the splits of an experiment without records in a directory."""
+    stems = [_identity(_single(experiment, split), dataset)[0] for split in range(experiment.splits)]
+    return [split for split, stem in enumerate(stems) if not (directory / f"{stem}.json").is_file()]
+
+
+def _single(experiment: Experiment, split: int) -> Experiment:
+    """Return the experiment of one split alone."""
+    return replace(experiment, splits=1, seed=experiment.seed + split)
 
 
 def _identity(experiment: Experiment, dataset: Dataset) -> tuple[str, str]:
@@ -165,7 +199,8 @@ def n_tasks(experiment: Experiment, dataset: Dataset) -> int:
     """Return how many times `run` will call `on_task`."""
     n_tuned = sum(arm.tuned for arm in experiment.arms)
     n_chunks = sum(len(_chunks(experiment, dataset, split)) for split in range(experiment.splits))
-    return experiment.splits * (len(_catalog_purposes(experiment)) + n_tuned) + n_chunks * len(experiment.arms)
+    n_arms = sum(len(arm.with_curve()) for arm in experiment.arms)
+    return experiment.splits * (len(_catalog_purposes(experiment)) + n_tuned) + n_chunks * n_arms
 
 
 def _known(content: dict[str, Any], kind: type, path: Path) -> dict[str, Any]:
@@ -220,9 +255,8 @@ def _tune_all(
     for index, (split, arm) in enumerate(runs):
         if arm.tuned:
             best = next(tuned)
-            options = {**arm.options, **best.options}
-            runs[index] = (split, replace(arm, options=options))
-            choices.append({"split": split, "policy": arm.label, "options": json.dumps(options), "f": best.f})
+            runs[index] = (split, replace(arm, options=best.options))
+            choices.append({"split": split, "policy": arm.label, "options": json.dumps(best.options), "f": best.f})
     return runs, choices
 
 
@@ -241,17 +275,11 @@ def _tune(dataset: Dataset, catalog: Catalog, experiment: Experiment, split: int
     seed = experiment.seed + split
     training, _ = dataset.split(experiment.test_share, seed)
     _, validation = training.split(VALIDATION_SHARE, seed)
-    return tune(arm.policy, catalog, validation, Session(arm.rounds, arm.k, seed))
+    return tune(arm.policy, catalog, validation, Session(arm.rounds, arm.k, seed), arm.options)
 
 
 def _simulate(dataset: Dataset, catalog: Catalog, arm: Arm, seed: int, users: NDArray[np.int64]) -> pl.DataFrame:
     """Simulate an arm for some of the test users."""
-    policy = _policy(arm.policy, catalog, json.dumps(arm.options))
+    policy = policy_with(arm.policy, catalog, arm.options)
     records = simulate(policy, dataset.take(users), Session(arm.rounds, arm.k, seed))
     return records.with_columns(pl.Series("user", users[records["user"].to_numpy()], pl.Int32))
-
-
-@lru_cache(maxsize=2)
-def _policy(name: str, catalog: Catalog, options: str) -> Policy:
-    """Create a policy once for the many tasks of an arm, because some policies precompute a lot."""
-    return make_policy(name, catalog, **json.loads(options))

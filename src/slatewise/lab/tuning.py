@@ -4,8 +4,10 @@
 influence.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -16,8 +18,10 @@ from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import Dataset
 from slatewise.lab.metrics import per_split, per_user
 from slatewise.lab.simulate import Session, simulate
-from slatewise.policies import POLICIES, make_policy
+from slatewise.policies import POLICIES, Policy, make_policy
 
+KNOB = "diversity"
+DIVERSITIES = (0.2, 0.35, 0.5, 0.65, 0.8)
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "logrank": {},
     "mmr": {"trade_off": (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)},
@@ -30,16 +34,16 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
         "temperature": (0.0, 1.0),
         "vector_length": (0.2, 1.0, 2.0),
     },
-    "dc2b-calibrated": {"diversity": (0.2, 0.35, 0.5, 0.65, 0.8)},
-    "ease": {"regularisation": (30.0, 100.0, 300.0, 1000.0, 3000.0)},
-    "gaussian": {"shrinkage": (0.1, 0.2, 0.3, 0.4, 0.6)},
-    "ials": {"regularisation": (0.003, 0.01, 0.03), "unobserved": (0.1, 0.3)},
-    "item-knn": {"neighbors": (50, 200), "shrinkage": (0.0, 10.0, 50.0)},
-    "slim": {"ridge": (10.0, 100.0, 300.0), "lasso": (1.0, 5.0)},
-    "rp3beta": {"beta": (0.2, 0.4, 0.6), "neighbors": (50, 200)},
-    "logistic": {"exploration": (0.0, 0.3), "prior_variance": (0.1, 0.3, 1.0)},
-    "lsb": {"ridge": (0.3, 1.0, 3.0, 10.0), "exploration": (0.0, 0.1)},
-    "cascade-lsb": {"ridge": (0.3, 1.0, 3.0, 10.0), "exploration": (0.0, 0.1)},
+    "dc2b-calibrated": {"diversity": DIVERSITIES},
+    "ease": {"regularisation": (30.0, 100.0, 300.0, 1000.0, 3000.0), "diversity": DIVERSITIES},
+    "gaussian": {"shrinkage": (0.1, 0.2, 0.3, 0.4, 0.5), "diversity": DIVERSITIES},
+    "ials": {"regularisation": (0.003, 0.01), "unobserved": (0.3, 1.0, 3.0), "diversity": DIVERSITIES},
+    "item-knn": {"neighbors": (20, 50, 100), "shrinkage": (0.0, 50.0), "diversity": DIVERSITIES},
+    "slim": {"ridge": (100.0, 300.0, 1000.0), "lasso": (0.5, 5.0), "diversity": DIVERSITIES},
+    "rp3beta": {"beta": (0.2, 0.4, 0.6), "neighbors": (50, 200), "diversity": DIVERSITIES},
+    "logistic": {"exploration": (0.0, 0.2), "prior_variance": (0.3, 0.6, 1.0), "diversity": DIVERSITIES},
+    "lsb": {"ridge": (0.1, 0.3, 1.0, 3.0), "exploration": (0.0, 0.05)},
+    "cascade-lsb": {"ridge": (0.1, 0.3, 1.0, 3.0), "exploration": (0.0, 0.05)},
     "popular": {},
     "random": {},
 }
@@ -74,28 +78,53 @@ def grid_of(policy: str) -> dict[str, tuple[Any, ...]]:
     return GRIDS[policy] if policy in GRIDS else dict(getattr(POLICIES[policy], "tuning_grid", {}))
 
 
-def candidates(policy: str) -> Iterator[dict[str, Any]]:
-    """Yield every combination of options in a policy's grid."""
-    grid = grid_of(policy)
+def candidates(policy: str, fixed: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield every combination of options in a policy's grid; options that are fixed keep their value."""
+    fixed = fixed or {}
+    grid = {name: values for name, values in grid_of(policy).items() if name not in fixed}
     for values in product(*grid.values()):
-        yield dict(zip(grid, values, strict=True))
+        yield {**fixed, **dict(zip(grid, values, strict=True))}
 
 
 def evaluate(
-    policy: str, catalog: Catalog, validation: Dataset, session: Session, on_candidate: Callable[[], None] | None = None
+    policy: str, tried: Iterable[dict[str, Any]], catalog: Catalog, validation: Dataset, session: Session
 ) -> list[Candidate]:
-    """Evaluate every combination of options on the validation users, best F first."""
+    """Evaluate combinations of options on the validation users, best F first."""
     results, n_shown = [], min(session.rounds * session.k, catalog.n_items)
-    for options in candidates(policy):
-        records = simulate(make_policy(policy, catalog, **options), validation, session)
+    for options in tried:
+        records = simulate(policy_with(policy, catalog, options), validation, session)
         run = records.with_columns(dataset=pl.lit(validation.name), split=pl.lit(0), policy=pl.lit(policy))
         row = per_split(per_user(run, validation.categories, (n_shown,), catalog.vectors)).row(0, named=True)
         results.append(Candidate(options, row[f"p@{n_shown}"], row["diversity"], row["f"]))
-        if on_candidate:
-            on_candidate()
     return sorted(results, key=lambda candidate: -candidate.f)
 
 
-def tune(policy: str, catalog: Catalog, validation: Dataset, session: Session) -> Candidate:
-    """Return the combination of options with the best F on the validation users."""
-    return evaluate(policy, catalog, validation, session)[0]
+def tune(
+    policy: str, catalog: Catalog, validation: Dataset, session: Session, fixed: Mapping[str, Any] | None = None
+) -> Candidate:
+    """Return the options with the best F on the validation users; some may be fixed.
+
+    A knob for variety is tuned after the other options: they are compared at the middle of its grid first.
+    """
+    fixed, knob = dict(fixed or {}), grid_of(policy).get(KNOB, ())
+    if KNOB in fixed or len(grid_of(policy)) < 2 or not knob:
+        return evaluate(policy, candidates(policy, fixed), catalog, validation, session)[0]
+    middle = {KNOB: knob[len(knob) // 2]}
+    best = evaluate(policy, candidates(policy, fixed | middle), catalog, validation, session)[0]
+    others = ({**best.options, KNOB: value} for value in knob if value != middle[KNOB])
+    return max([best, *evaluate(policy, others, catalog, validation, session)], key=lambda candidate: candidate.f)
+
+
+def policy_with(name: str, catalog: Catalog, options: Mapping[str, Any]) -> Policy:
+    """Create a policy; those that differ in `diversity` only share what is prepared for the catalog."""
+    others = json.dumps({option: value for option, value in options.items() if option != KNOB}, sort_keys=True)
+    if KNOB in options and hasattr(POLICIES[name], "with_diversity"):
+        adjusted: Policy = prepared_policy(name, catalog, others).with_diversity(options[KNOB])
+        return adjusted
+    return make_policy(name, catalog, **options)
+
+
+@lru_cache(maxsize=2)
+def prepared_policy(name: str, catalog: Catalog, options: str) -> Any:
+    """Create a policy once for many simulations, because some policies prepare a lot."""
+    return make_policy(name, catalog, **json.loads(options))

@@ -13,6 +13,7 @@ from slatewise.policies.history import (
     check_reranking,
     make_reranker,
     training_data,
+    with_diversity,
 )
 from slatewise.policies.protocol import Booleans, Floats, Slates, State, check_share, pick, sigmoid
 from slatewise.randomness import Streams
@@ -36,7 +37,9 @@ class Gaussian:
     needs = ("co_likes",)
     one_at_a_time = False
     additive = ("liked", "seen")
+    prepared = "covariance"
     reranker = cached_property(make_reranker)
+    with_diversity = with_diversity
 
     def __post_init__(self) -> None:
         training_data(self.catalog, "co_likes", "gaussian")

@@ -4,6 +4,7 @@ Such a policy has a method `scores(state)`, the options `diversity` and `rerank`
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,6 +59,13 @@ def check_reranking(diversity: float, rerank: str) -> None:
 def make_reranker(policy: Any) -> Reranker:
     """Return the re-ranking that a policy's options ask for."""
     return Reranker(policy.catalog, policy.diversity, policy.rerank)
+
+
+def with_diversity(policy: Any, diversity: float) -> Any:
+    """Return the same policy with another diversity; what it names as `prepared` is shared."""
+    other = replace(policy, diversity=diversity)
+    vars(other)[policy.prepared] = getattr(policy, policy.prepared)
+    return other
 
 
 def start_history(policy: ScoringPolicy, n_users: int) -> State:

@@ -14,6 +14,7 @@ from slatewise.policies.history import (
     select_scored,
     start_history,
     training_data,
+    with_diversity,
 )
 from slatewise.policies.protocol import Floats, Integers, State, check_positive
 
@@ -43,7 +44,9 @@ class Ials:
     start = start_history
     select = select_scored
     update = add_likes
+    prepared = "item_factors"
     reranker = cached_property(make_reranker)
+    with_diversity = with_diversity
 
     def __post_init__(self) -> None:
         training_data(self.catalog, "likes", "ials")

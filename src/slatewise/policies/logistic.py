@@ -9,7 +9,7 @@ import numpy as np
 from slatewise import belief
 from slatewise.catalog import Catalog
 from slatewise.evidence import Evidence
-from slatewise.policies.history import added, check_reranking, make_reranker
+from slatewise.policies.history import added, check_reranking, make_reranker, with_diversity
 from slatewise.policies.protocol import (
     Booleans,
     Floats,
@@ -66,7 +66,9 @@ class Logistic:
     rerank: str = "overlap"
     one_at_a_time = False
     additive = ()
+    prepared = "vectors"
     reranker = cached_property(make_reranker)
+    with_diversity = with_diversity
 
     def __post_init__(self) -> None:
         if self.exploring not in EXPLORING:

@@ -15,6 +15,7 @@ from slatewise.policies.history import (
     select_scored,
     start_history,
     training_data,
+    with_diversity,
 )
 from slatewise.policies.protocol import Floats, State, check_not_negative, check_positive
 
@@ -39,7 +40,9 @@ class Rp3Beta:
     start = start_history
     select = select_scored
     update = add_likes
+    prepared = "weights"
     reranker = cached_property(make_reranker)
+    with_diversity = with_diversity
 
     def __post_init__(self) -> None:
         training_data(self.catalog, "likes", "rp3beta")

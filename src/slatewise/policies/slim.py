@@ -15,6 +15,7 @@ from slatewise.policies.history import (
     select_scored,
     start_history,
     training_data,
+    with_diversity,
 )
 from slatewise.policies.protocol import Floats, Integers, State, check_not_negative, check_positive
 
@@ -42,7 +43,9 @@ class Slim:
     start = start_history
     select = select_scored
     update = add_likes
+    prepared = "weights"
     reranker = cached_property(make_reranker)
+    with_diversity = with_diversity
 
     def __post_init__(self) -> None:
         training_data(self.catalog, "co_likes", "slim")
