@@ -1,133 +1,160 @@
-"""Which cells our policy wins against the paper's best results and the best tuned rival in our own runs."""
+"""Our policy against every rival: each metric, and precision at equal diversity, with a verdict for every cell."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from slatewise.report import Figure, Table
-from slatewise.report.figures import Point, scatter_precision_diversity
-from slatewise.report.paper import METRICS, TABLE_2, TUNED, column_of, policy_title
+from slatewise.lab.experiment import AT
+from slatewise.lab.significance import WON, Cell, Floats, corrected, paired_significance, paired_t
+from slatewise.report.paper import METRICS, TABLE_2, TUNED, column_of
 
 OURS = "dc2b-calibrated"
-CURVE = f"{OURS}, diversity "
+PAPER = "the paper's best"
 FLOOR = ("random",)
 """Not rivals: random slates are the most diverse of all and relevant to nobody."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One metric on one data set: our mean, the paper's best and the best rival in our own runs."""
+@dataclass(frozen=True, eq=False)
+class People:
+    """What each person got from each policy: one row per policy and person, averaged over the splits that tested them.
 
-    metric: str
-    ours: float
-    paper: float | None
-    rival: str
-    rival_value: float
-    p_t: float
-    p_wilcoxon: float
+    Every policy was tested on the same people.
+    """
 
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`; a tie is not a win."""
+    frame: pl.DataFrame
+
+    @classmethod
+    def of(cls, users: pl.DataFrame) -> "People":
+        """Average `metrics.per_user`, with each person's own F."""
+        total = pl.col("p@50") + pl.col("diversity")
+        f = pl.when(total > 0).then(2 * pl.col("p@50") * pl.col("diversity") / total).otherwise(0.0)
+        means = users.with_columns(f=f).group_by("policy", "user", maintain_order=True).agg(pl.col(METRICS).mean())
+        return cls(means.sort("user", maintain_order=True))
+
+    @cached_property
+    def parts(self) -> dict[str, pl.DataFrame]:
+        """One frame per policy, by person."""
+        return {str(name): part for (name,), part in self.frame.group_by(["policy"], maintain_order=True)}
+
+    def values(self, policy: str, metric: str) -> Floats:
+        """Return a metric of a policy, person by person."""
+        return np.asarray(self.parts[policy][metric].to_numpy(), dtype=np.float64)
+
+    @property
+    def rivals(self) -> list[str]:
+        """The labels of all other policies, without floors and points of curves."""
+        return [name for name in self.parts if name != OURS and name not in FLOOR and AT not in name]
+
+    def curve(self, label: str) -> list[str]:
+        """Return the points of a policy's curve, by rising diversity."""
+        points = [name for name in self.parts if name.startswith(f"{label}{AT}")]
+        return sorted(points, key=lambda name: float(self.values(name, "diversity").mean()))
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """All comparisons of one data set, corrected together: with each rival by metric, at equal diversity, the paper."""
+
+    by_metric: list[Cell]
+    at_equal_diversity: list[Cell]
+    paper: list[Cell]
+    best: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, people: People, dataset: str) -> "Verdicts":
+        """Compare everything and correct for the number of comparisons."""
+        groups = [_by_metric(people), _at_equal_diversity(people), _with_paper(people, dataset)]
+        cells = iter(corrected([cell for group in groups for cell in group]))
+        by_metric, equal, paper = ([next(cells) for _ in group] for group in groups)
+        return cls(by_metric, equal, paper, [_best(people, by_metric, paper, metric) for metric in METRICS])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return every cell with its verdict, and the best rival of each metric."""
         return {
-            "ours": self.ours,
-            "paper_best": self.paper,
-            "beats_paper": None if self.paper is None else self.ours > self.paper,
-            "rival": self.rival,
-            "rival_best": self.rival_value,
-            "beats_rival": self.ours > self.rival_value,
-            "p_t": self.p_t,
-            "p_wilcoxon": self.p_wilcoxon,
+            "cells_won": {row["metric"]: {k: v for k, v in row.items() if k != "metric"} for row in self.best},
+            "cells": [cell.as_dict() for cell in self.by_metric],
+            "equal_diversity": [cell.as_dict() for cell in self.at_equal_diversity],
         }
 
 
-def cells(summary: pl.DataFrame, users: pl.DataFrame, dataset: str) -> list[Cell]:
-    """Compare our policy with the best rival, metric by metric; significance is paired, user by user."""
-    averaged = _with_f(users)
-    means = {row["policy"]: row for row in summary.to_dicts()}
-    rivals = [name for name in means if not name.startswith(OURS) and name not in FLOOR]
+def _by_metric(people: People) -> list[Cell]:
+    """Compare our policy with every rival, metric by metric."""
+    return [
+        _compare((rival, metric), people.values(OURS, metric), people.values(rival, metric))
+        for rival in people.rivals
+        for metric in METRICS
+    ]
+
+
+def _at_equal_diversity(people: People) -> list[Cell]:
+    """Compare precision at each point of our curve with each rival's curve there; points out of its reach are left out.
+
+    Between two points of a rival's curve, people get the first with the probability that makes the mean diversity equal
+    to ours, and the second otherwise; this is what they get on average.
+    """
+    cells = []
+    for ours in sorted(people.curve(OURS)):
+        for rival in people.rivals:
+            theirs = mixture(people, people.curve(rival), float(people.values(ours, "diversity").mean()))
+            if theirs is not None:
+                cell = _compare((rival, "p@50"), people.values(ours, "p@50"), theirs, float(ours.split(AT)[1]))
+                cells.append(cell)
+    return cells
+
+
+def mixture(people: People, curve: Sequence[str], diversity: float) -> Floats | None:
+    """Return P@50, person by person, of the mixture of two neighbors on a curve with this mean diversity; or None."""
+    for low, high in pairwise(curve):
+        below, above = (float(people.values(name, "diversity").mean()) for name in (low, high))
+        if below <= diversity <= above:
+            share = (diversity - below) / (above - below) if above > below else 0.0
+            return (1.0 - share) * people.values(low, "p@50") + share * people.values(high, "p@50")
+    return None
+
+
+def _with_paper(people: People, dataset: str) -> list[Cell]:
+    """Compare our people with the paper's best published mean of each metric, a constant; nothing if it has none."""
     column = column_of(dataset)
-    compared = []
-    for metric in METRICS:
-        rival = max(rivals, key=lambda name: float(means[name][metric]))
-        paper = None if column is None else max(row[metric] for row in TABLE_2[column].values())
-        significance = paired_significance(_paired(averaged, metric, rival))
-        compared.append(Cell(metric, means[OURS][metric], paper, rival, means[rival][metric], *significance))
-    return compared
+    if column is None:
+        return []
+    best = {metric: max(row[metric] for row in TABLE_2[column].values()) for metric in METRICS}
+    return [
+        _compare((PAPER, metric), values, np.full_like(values, best[metric]))
+        for metric in METRICS
+        for values in [people.values(OURS, metric)]
+    ]
 
 
-def paired_significance(differences: NDArray[np.float64]) -> tuple[float, float]:
-    """Two-sided p-values of a paired t-test and of Wilcoxon's signed-rank test; 1 if nothing differs."""
-    from scipy import stats
-
-    if not np.any(differences):
-        return 1.0, 1.0
-    t = stats.ttest_1samp(differences, 0.0).pvalue
-    return float(t), float(stats.wilcoxon(differences).pvalue)
+def _compare(names: tuple[str, str], ours: Floats, theirs: Floats, at: float | None = None) -> Cell:
+    return Cell(*names, float(ours.mean()), float(theirs.mean()), paired_t(ours - theirs), at)
 
 
-def cells_table(compared: Sequence[Cell], dataset: str) -> Table:
-    """Format the comparison as a table."""
-    rows = tuple(
-        (
-            cell.metric,
-            round(cell.ours, 4),
-            cell.paper,
-            _verdict(cell.ours, cell.paper),
-            policy_title(cell.rival),
-            round(cell.rival_value, 4),
-            _verdict(cell.ours, cell.rival_value),
-            f"{cell.p_t:.1e} / {cell.p_wilcoxon:.1e}",
-        )
-        for cell in compared
-    )
-    columns = (
-        "metric",
-        "ours",
-        "paper's best",
-        "beats paper",
-        "best rival",
-        "its value",
-        "beats rival",
-        "p (t / Wilcoxon)",
-    )
-    caption = f"Cells won on {dataset} by one setting; p-values are paired, user by user, against the best rival."
-    return Table("cells", caption, columns, rows)
+def _best(people: People, by_metric: list[Cell], paper: list[Cell], metric: str) -> dict[str, Any]:
+    """Describe the comparison with the best rival of a metric and with the paper."""
+    rival = max((cell for cell in by_metric if cell.metric == metric), key=lambda cell: cell.theirs)
+    published = next((cell for cell in paper if cell.metric == metric), None)
+    p_t, p_wilcoxon = paired_significance(people.values(OURS, metric) - people.values(rival.rival, metric))
+    return {
+        "metric": metric,
+        "ours": rival.ours,
+        "paper_best": published and published.theirs,
+        "paper_verdict": published and published.verdict,
+        "beats_paper": published and published.verdict == WON,
+        "rival": rival.rival,
+        "rival_best": rival.theirs,
+        "verdict": rival.verdict,
+        "beats_rival": rival.verdict == WON,
+        "p_t": p_t,
+        "p_wilcoxon": p_wilcoxon,
+        "p_holm": rival.p_holm,
+    }
 
 
-def pareto_figure(summary: pl.DataFrame, dataset: str) -> Figure:
-    """Plot precision against diversity: our curve over the diversity option, the rivals' points and the paper's."""
-    ours, others, names = [], [], summary["policy"].to_list()
-    for row in summary.sort("diversity").to_dicts():
-        name = str(row["policy"])
-        if name.startswith(CURVE):
-            ours.append(Point(name.removeprefix(CURVE), row["p@50"], row["diversity"], line="ours, by diversity"))
-        elif name not in (OURS, "random") and f"{name}{TUNED}" not in names and "(zero" not in name:
-            others.append(Point(policy_title(name), row["p@50"], row["diversity"]))
-    column = column_of(dataset)
-    published = [] if column is None else list(TABLE_2[column].items())
-    points = [Point(policy_title(name), row["p@50"], row["diversity"], is_published=True) for name, row in published]
-    caption = f"Precision against diversity on {dataset}: up and right is better; numbers are values of `diversity`."
-    return scatter_precision_diversity([*ours, *others, *points], "pareto", caption)
-
-
-def _verdict(ours: float, other: float | None) -> str:
-    if other is None:
-        return "—"
-    return "yes" if ours > other else "tie" if ours == other else "no"
-
-
-def _with_f(users: pl.DataFrame) -> pl.DataFrame:
-    """Add each user's own F, and average users who are test users in several splits."""
-    total = pl.col("p@50") + pl.col("diversity")
-    f = pl.when(total > 0).then(2 * pl.col("p@50") * pl.col("diversity") / total).otherwise(0.0)
-    return users.with_columns(f=f).group_by("policy", "user", maintain_order=True).agg(pl.col(METRICS).mean())
-
-
-def _paired(users: pl.DataFrame, metric: str, rival: str) -> NDArray[np.float64]:
-    """Return our value minus the rival's, user by user."""
-    both = users.filter(pl.col("policy").is_in([OURS, rival])).pivot(on="policy", index="user", values=metric)
-    return np.asarray((both[OURS] - both[rival]).to_numpy(), dtype=np.float64)
+def is_drawn(name: str, names: Sequence[str]) -> bool:
+    """Whether a single point of the figure is worth its place: no floor, no reading, tuned rather than not."""
+    return name not in (OURS, *FLOOR) and f"{name}{TUNED}" not in names and "(zero" not in name

@@ -7,8 +7,16 @@ from typing import Any
 import polars as pl
 
 from slatewise.data.dataset import Dataset
-from slatewise.lab.beyond import Cell, cells, cells_table, pareto_figure
-from slatewise.lab.experiment import Arm, Experiment, Results, load_experiment, shipped
+from slatewise.lab.beyond import People, Verdicts
+from slatewise.lab.beyond_report import (
+    belief_figure,
+    best_table,
+    equal_diversity_table,
+    rule_figure,
+    sentences,
+    verdict_table,
+)
+from slatewise.lab.experiment import AT, Arm, Experiment, Results, load_experiment, shipped
 from slatewise.lab.metrics import per_split, per_user, precision_by_interaction, summary
 from slatewise.report import Comparison, Section, Table, table1, table1_rows, table2, table2_json, table3, table3_rows
 from slatewise.report.comparison_figure import comparison_figures
@@ -108,8 +116,7 @@ def _rows(name: str) -> Callable[[Dataset, Runs], dict[str, Any]]:
 
 def _beyond(dataset: Dataset, runs: Runs) -> dict[str, Any]:
     combined = _with_rivals(runs)
-    won = {cell.metric: cell.as_dict() for cell in _cells(dataset, combined)}
-    return {**_comparison("beyond")(dataset, {"beyond": combined}), "cells_won": won}
+    return {**_comparison("beyond")(dataset, {"beyond": combined}), **_verdicts(dataset, combined).as_json()}
 
 
 def _with_rivals(runs: Runs) -> ExperimentRun:
@@ -119,9 +126,8 @@ def _with_rivals(runs: Runs) -> ExperimentRun:
     return ExperimentRun(runs["beyond"].experiment, Results(records, pl.concat([ours.choices, rivals.choices])))
 
 
-def _cells(dataset: Dataset, run: ExperimentRun) -> list[Cell]:
-    users = per_user(run.results.records, dataset.categories)
-    return cells(summary(per_split(users)), users, dataset.name)
+def _verdicts(dataset: Dataset, run: ExperimentRun) -> Verdicts:
+    return Verdicts.of(People.of(per_user(run.results.records, dataset.categories)), dataset.name)
 
 
 def _long_horizon(dataset: Dataset, runs: Runs) -> dict[str, Any]:
@@ -177,13 +183,14 @@ def _comparison_section(name: str, heading: str) -> Callable[[Dataset, Runs], Se
 
 def _beyond_section(dataset: Dataset, runs: Runs) -> Section:
     combined = _with_rivals(runs)
+    verdicts, means = _verdicts(dataset, combined), _summary(dataset, combined)
     caption = f"Our policy against every rival on {dataset.name}"
-    table = replace(table2(DOCUMENTS["beyond"](dataset, runs)), name="beyond", caption=caption)
-    won = cells_table(_cells(dataset, combined), dataset.name)
-    tables = (table, won, _choices_table(combined.results.choices))
-    return Section(
-        "Beyond the paper", tables=tables, figures=(pareto_figure(_summary(dataset, combined), dataset.name),)
-    )
+    whole = table2_json(means.filter(~pl.col("policy").str.contains(AT)), dataset.name, combined.experiment.splits)
+    tables = [replace(table2(whole), name="beyond", caption=caption), best_table(verdicts, dataset.name)]
+    tables += [verdict_table(verdicts, dataset.name), equal_diversity_table(verdicts, dataset.name)]
+    tables += [_choices_table(combined.results.choices)]
+    figures = (belief_figure(means, dataset.name), rule_figure(means, dataset.name))
+    return Section("Beyond the paper", sentences(verdicts, dataset.name), tuple(tables), figures)
 
 
 def _rounds_section(dataset: Dataset, runs: Runs) -> Section:

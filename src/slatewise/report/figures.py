@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+LINE_STYLES = ("-", "--", "-.", ":")
 HIGH, WIDE = (6.0, 5.4), (6.0, 4.0)
 AXES = {"p@50": "P@50 (share clicked)", "diversity": "Diversity (mean 1 − Jaccard)"}
 
@@ -136,10 +137,12 @@ def _draw_scatter(canvas: "Canvas", points: Sequence[Point]) -> None:
 
 
 def _join(axes: "Axes", points: list[Point], series: int) -> None:
-    color = SERIES[series % len(SERIES)]
+    """Draw a curve; only the first one has its points named, and later ones are thinner, so that it stands out."""
+    color, style = SERIES[series % len(SERIES)], LINE_STYLES[series // len(SERIES) % len(LINE_STYLES)]
     x, y = [point.diversity for point in points], [point.precision for point in points]
-    axes.plot(x, y, color=color, marker=".", label=points[0].line)
-    for point in points:
+    width, marker = (2.6, "o") if series == 0 else (1.3, MARKERS[series % len(MARKERS)])
+    axes.plot(x, y, color=color, linestyle=style, linewidth=width, marker=marker, markersize=4, label=points[0].line)
+    for point in points if series == 0 else []:
         where = (point.diversity, point.precision)
         axes.annotate(point.name, where, (4, 4), textcoords="offset points", fontsize=9, color=color)
 
