@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from slatewise.catalog import Catalog, additions, live_items
 from slatewise.recommender import Event, Item, Recommender, RequestError, UnknownItemError
+from slatewise.recommender.attributes import kind_of
 from slatewise.recommender.item_frame import item_frame
 from slatewise.recommender.items import ItemSnapshot
 from slatewise.recommender.verify import difference
 from slatewise.store import Store, open_store
-from slatewise.store.records import ItemRecord
+from slatewise.store.records import ItemRecord, ItemTable
 from tests.support.recommending import Clock, cached_profile, ids, loaded_profile, make_catalog, restarted
 from tests.support.store_rows import do, emptied
 
@@ -411,3 +412,28 @@ def test_a_snapshot_is_the_naive_merge(batches: list[list[ItemRecord]], data: st
         assert texts == [dict(naive.table.get(item, ItemRecord(item)).attributes) for item in naive.ids]
         assert one.version == store.read(lambda t: t.item_table()).version
     np.testing.assert_array_equal(one.catalog.vectors[:4], SMALL.vectors)
+
+
+VALUES = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+    st.lists(st.text("aé|", max_size=3), max_size=2),
+    st.integers(-(10**9), 10**9).map(lambda seconds: {"time": float(seconds)}),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(rows=st.lists(st.dictionaries(st.sampled_from("xyz"), VALUES), min_size=1, max_size=8))
+def test_a_frame_by_columns_is_the_frame_row_by_row(catalog: Catalog, rows: list[dict[str, Any]]) -> None:
+    records = [ItemRecord(100 + number, None, ("A",), row) for number, row in enumerate(rows)]
+    snapshot = ItemSnapshot.of(catalog).with_records(records, ItemTable(1, ("A", "B")))
+    frame = snapshot.frame
+    assert frame["categories"].to_list()[: len(rows)] == [["A"]] * len(rows)
+    for name, kind in snapshot.kinds.items():
+        values = [row.get(name) for row in rows]
+        fitting = [value if value is not None and kind_of(value) == kind else None for value in values]
+        if kind == "time":
+            fitting = [None if one is None else datetime.fromtimestamp(one["time"], UTC) for one in fitting]
+        assert frame[name].to_list() == fitting + [None] * (N_ITEMS - len(rows))
+    assert snapshot.with_records(records[-1:], ItemTable(2, ("A", "B"))).frame.equals(frame)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from operator import methodcaller
 from pathlib import Path
 
@@ -154,5 +153,5 @@ def test_items_survive_a_restart(tmp_path: Path) -> None:
         put(store, item(number))
         store.close()
     store = open_store(url)
-    assert [replace(row, version=0, content_version=0, number=0) for row in content(store)] == [item(0), item(1)]
+    assert [row._replace(version=0, content_version=0, number=0) for row in content(store)] == [item(0), item(1)]
     store.close()

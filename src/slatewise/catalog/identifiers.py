@@ -72,14 +72,21 @@ class PackedText(Sequence[str]):
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(len(self)))]
+            first, last, step = index.indices(len(self))
+            return [*self.between(first, last)] if step == 1 else [self[place] for place in range(first, last, step)]
         position = range(len(self))[index]
         start = int(self.ends[position - 1]) if position else 0
         return self.buffer[start : int(self.ends[position])].tobytes().decode()
 
     def __iter__(self) -> Iterator[str]:
-        content, start = self.buffer.tobytes(), 0
-        for end in self.ends.tolist():
+        return self.between(0, len(self))
+
+    def between(self, first: int, last: int) -> Iterator[str]:
+        """Yield the strings from one index to before another."""
+        offset = int(self.ends[first - 1]) if first else 0
+        ends = (self.ends[first:last] - offset).tolist()
+        content, start = self.buffer[offset : offset + (ends[-1] if ends else 0)].tobytes(), 0
+        for end in ends:
             yield content[start:end].decode()
             start = end
 
@@ -133,7 +140,9 @@ class Identifiers(Sequence[Identifier]):
     def __getitem__(self, index: slice) -> list[Identifier]: ...
     def __getitem__(self, index: int | slice) -> Identifier | list[Identifier]:
         if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(len(self)))]
+            some = self.values[index]
+            listed = [*some] if isinstance(some, list) else some.tolist()
+            return [*map(uuid.UUID, listed)] if self.kind == "uuid" else listed
         value = self.values[index]
         if self.kind == "uuid":
             return uuid.UUID(str(value))

@@ -4,7 +4,8 @@ In CSV files, attributes are numbers or booleans if all of their values are, els
 `name:time`, `name:text`, `name:number` and `name:boolean` as the name of a column say what it is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -30,40 +31,50 @@ def read_items(path: Path) -> pl.DataFrame:
     own = {
         "item_id": ids if kind == "int" else _texts(ids, label, MAX_ID_LENGTH),
         "title": _optional(frame, "title", lambda column: _texts(column, label, MAX_TEXT)),
-        "categories": _optional(frame, "categories", lambda column: _lists(column, label)),
+        "categories": _optional(frame, "categories", lambda column: _category_sets(column, label)),
         "available": _optional(frame, "available", lambda column: booleans(column, label)).fill_null(True),
         "published_at": _optional(frame, "published_at", lambda column: _seconds(column, label)),
         "vector": _optional(frame, "vector", lambda column: _vectors(column, label)),
     }
     attributes = [_attribute(frame[name], label) for name in frame.columns if name not in OWN]
-    return pl.DataFrame(own).hstack(attributes)
+    return pl.DataFrame(own).hstack(sorted(attributes, key=lambda column: column.name))
 
 
 def items_in(frame: pl.DataFrame, at: float) -> Iterator[list[ItemRecord]]:
     """Yield the items of such a table in portions, changed at a time."""
-    names, is_time = frame.columns[len(OWN) :], [frame[name].dtype == TIMES for name in frame.columns[len(OWN) :]]
-    times = {name for name, is_one in zip(names, is_time, strict=True) if is_one}
-    plain = frame.with_columns((pl.col(name).to_physical() / 1e6) for name in times)
-    for start in range(0, len(plain), ROWS_AT_ONCE):
-        yield [_record(row, names, times, at) for row in plain.slice(start, ROWS_AT_ONCE).rows()]
+    for start in range(0, len(frame), ROWS_AT_ONCE):
+        part = frame.slice(start, ROWS_AT_ONCE)
+        item, title, _, available, published_at, vector = (part[name].to_list() for name in OWN)
+        said = (_categories(part["categories"]), _attributes(part), map(_tuple, vector))
+        columns: list[Iterable[Any]] = [item, title, *said, available, published_at, repeat(at, len(part))]
+        yield [*map(ItemRecord, *columns)]
 
 
-def _record(row: tuple[Any, ...], names: list[str], times: set[str], at: float) -> ItemRecord:
-    item, title, categories, available, published_at, vector, *values = row
-    attributes = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-    for name in times:
-        if name in attributes:
-            attributes[name] = {"time": attributes[name]}
-    return ItemRecord(
-        item,
-        title,
-        None if categories is None else tuple(categories),
-        attributes,
-        None if vector is None else tuple(vector),
-        available,
-        published_at,
-        at,
-    )
+def _categories(column: pl.Series) -> list[tuple[str, ...] | None]:
+    """Return the categories of items; a table has few different sets of them."""
+    joined = column.cast(pl.List(pl.String)).list.join("|").to_list()
+    known = {text: None if text is None else tuple(filter(None, text.split("|"))) for text in set(joined)}
+    return [known[text] for text in joined]
+
+
+def _attributes(part: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the attributes that items have, by name."""
+    names = part.columns[len(OWN) :]
+    columns = [_values(part[name]) for name in names]
+    if not any(part[name].null_count() for name in names):
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] or [{}] * len(part)
+    pairs = ((zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+    return [{name: value for name, value in row if value is not None} for row in pairs]
+
+
+def _values(column: pl.Series) -> list[Any]:
+    if column.dtype != TIMES:
+        return column.to_list()
+    return [None if time is None else {"time": time} for time in (column.to_physical() / 1e6).to_list()]
+
+
+def _tuple(vector: list[float] | None) -> tuple[float, ...] | None:
+    return None if vector is None else tuple(vector)
 
 
 def _read(path: Path) -> pl.DataFrame:
@@ -119,6 +130,12 @@ def _lists(column: pl.Series, label: str) -> pl.Series:
     longest = lists.list.eval(pl.element().str.len_chars()).list.max()
     wrong = (lists.list.len() > MAX_LIST) | (longest > MAX_ID_LENGTH)
     return _unless(wrong, lists, label, f"a list has at most {MAX_LIST} entries of at most {MAX_ID_LENGTH} characters")
+
+
+def _category_sets(column: pl.Series, label: str) -> pl.Series:
+    sets = _lists(column, label).list.unique(maintain_order=True)
+    wrong = sets.list.eval(pl.element().str.contains("|", literal=True)).list.any()
+    return _unless(wrong, sets, label, "the name of a category must not contain |")
 
 
 def _seconds(column: pl.Series, label: str) -> pl.Series:

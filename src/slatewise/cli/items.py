@@ -94,8 +94,6 @@ def withdraw(
     store: StoreUrl = DEFAULT_STORE,
 ) -> None:
     """Offer items no more; feedback on them still counts. Stop a SQLite service first."""
-    from dataclasses import replace
-
     from slatewise.store import open_store
     from slatewise.store.protocol import WRITER_OF_ITEMS, ItemRecord
 
@@ -105,7 +103,7 @@ def withdraw(
         for text in dict.fromkeys(items):
             item = int(text) if WHOLE_NUMBER.fullmatch(text) else text
             known.append(transaction.item(item) or transaction.item(text) or ItemRecord(item))
-        return transaction.put_items([replace(one, available=False, updated_at=time.time()) for one in known])
+        return transaction.put_items([one._replace(available=False, updated_at=time.time()) for one in known])
 
     with reporting_errors(), closing(open_store(store)) as opened:
         version = opened.write(job).result()

@@ -1,7 +1,7 @@
 """What a shop does with its items: put, change, withdraw, look at; each in one transaction."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -115,7 +115,7 @@ def withdraw_items(snapshot: ItemSnapshot, transaction: Transaction, items: Sequ
     """Make items unavailable; all of them or, if one is unknown, none."""
     transaction.lock(WRITER_OF_ITEMS)
     known = [_known(snapshot, transaction, item) for item in items]
-    return transaction.put_items([replace(one, available=False, updated_at=at) for one in known])
+    return transaction.put_items([one._replace(available=False, updated_at=at) for one in known])
 
 
 def item_details(snapshot: ItemSnapshot, transaction: Transaction, items: Iterable[ItemId]) -> list[ItemDetails]:

@@ -1,8 +1,8 @@
 """The item table as a frame of polars, in the order of the catalog."""
 
 import json
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import polars as pl
@@ -20,8 +20,12 @@ TYPES: dict[str, pl.DataType] = {
     TIME: pl.Datetime("us", "UTC"),
 }
 """The type of a column by the kind of its attribute."""
+IN_JSON: dict[str, pl.DataType] = {TIME: pl.Struct({"time": pl.Float64()})}
+"""The type of an attribute in JSON, where that is another."""
 ROWS_AT_ONCE = 50_000
-NUMBER_OF_ROW = "number of the item"
+NOTHING = "{}"
+
+Entry = TypeVar("Entry")
 
 
 class Items(Protocol):
@@ -47,6 +51,10 @@ class Items(Protocol):
     def kinds(self) -> dict[str, str]:
         """The kind of each attribute."""
 
+    @property
+    def mixed(self) -> frozenset[str]:
+        """The attributes that had values of several kinds."""
+
 
 def item_frame(items: Items) -> pl.DataFrame:
     """Return one row per item of the catalog, null where an item does not have an attribute."""
@@ -57,36 +65,61 @@ def item_frame(items: Items) -> pl.DataFrame:
 
 def changed_frame(frame: pl.DataFrame, items: Items, changed: Sequence[int]) -> pl.DataFrame:
     """Return the frame after a change of some items, and with new ones at its end."""
-    part = _rows(items, changed).with_columns(pl.Series(NUMBER_OF_ROW, changed, pl.Int64))
-    numbered = frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(NUMBER_OF_ROW))
-    kept = numbered.filter(~pl.col(NUMBER_OF_ROW).is_in(list(changed)))
-    return pl.concat([kept, part], how="diagonal").sort(NUMBER_OF_ROW).drop(NUMBER_OF_ROW)
+    rows = np.arange(items.catalog.n_items)
+    rows[list(changed)] = len(frame) + np.arange(len(changed))
+    return pl.concat([frame, _rows(items, changed)], how="diagonal")[rows]
 
 
 def _rows(items: Items, numbers: Sequence[int]) -> pl.DataFrame:
-    """Return the rows of some items."""
+    """Return the rows of some items, column by column."""
     catalog, rows = items.catalog, np.array(numbers, dtype=np.int64)
-    ids, names = [catalog.item_ids[row] for row in numbers], catalog.category_names
+    ids = _take(catalog.item_ids, numbers)
     fixed = {
         "id": pl.Series(ids if catalog.item_ids.kind == "int" else [*map(str, ids)]),
-        "title": pl.Series([catalog.titles[row] for row in numbers], dtype=pl.String),
-        "categories": pl.Series(
-            [[names[column] for column in row.nonzero()[0]] for row in catalog.categories[rows]],
-            dtype=pl.List(pl.String),
-        ),
+        "title": pl.Series(_take(catalog.titles, numbers), dtype=pl.String),
+        "categories": _categories(catalog, rows),
         "available": pl.Series(items.available[rows]),
         "published_at": _times(pl.Series(items.published_at[rows], dtype=pl.Float64).fill_nan(None)),
     }
-    attributes = _attributes([items.attributes[row] or "{}" for row in numbers], items.kinds)
-    return pl.DataFrame({**fixed, **attributes})
+    texts = [text or NOTHING for text in _take(items.attributes, numbers)]
+    plain = {name: kind for name, kind in items.kinds.items() if name not in items.mixed}
+    attributes = {**_attributes(texts, plain), **_mixed(texts, items.kinds, items.mixed)}
+    return pl.DataFrame({**fixed, **{name: attributes[name] for name in items.kinds}})
+
+
+def _take(values: Sequence[Entry], numbers: Sequence[int]) -> list[Entry]:
+    """Return some entries; those of a range together."""
+    if isinstance(numbers, range):
+        return list(values[numbers.start : numbers.stop])
+    return [values[number] for number in numbers]
+
+
+def _categories(catalog: Catalog, rows: NDArray[np.int64]) -> pl.Series:
+    """Return the categories of some items, each a list of names."""
+    places, columns = np.nonzero(catalog.categories[rows])
+    names = pl.Series("names", catalog.category_names, pl.String)[columns]
+    lists = pl.DataFrame({"row": places, "names": names}).group_by("row", maintain_order=True).agg("names")
+    everything = pl.DataFrame({"row": np.arange(len(rows))})
+    found = everything.join(lists, on="row", how="left", maintain_order="left")["names"]
+    return found.fill_null(pl.Series([[]], dtype=TYPES[LIST]))
 
 
 def _attributes(texts: list[str], kinds: dict[str, str]) -> dict[str, pl.Series]:
-    """Return the attributes of some items by name; a value of another kind than the column's is null."""
+    """Return the attributes of some items by name, decoded by polars; it takes some values of one kind for another."""
     if not kinds:
         return {}
-    rows = [json.loads(text) for text in texts]
-    return {name: _column([row.get(name) for row in rows], kind) for name, kind in kinds.items()}
+    types = {name: IN_JSON.get(kind, TYPES[kind]) for name, kind in kinds.items()}
+    columns = pl.Series(texts, dtype=pl.String).str.json_decode(pl.Struct(types)).struct.unnest()
+    return {
+        name: _times(columns[name].struct.field("time")) if kind == TIME else columns[name]
+        for name, kind in kinds.items()
+    }
+
+
+def _mixed(texts: list[str], kinds: dict[str, str], names: Iterable[str]) -> dict[str, pl.Series]:
+    """Return attributes that had values of several kinds: those of another kind than the latest are null."""
+    rows = [json.loads(text) for text in texts] if names else []
+    return {name: _column([row.get(name) for row in rows], kinds[name]) for name in names}
 
 
 def _column(values: list[Any], kind: str) -> pl.Series:

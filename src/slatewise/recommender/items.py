@@ -74,7 +74,8 @@ def hashes_of(ids: Iterable[ItemId]) -> Integers:
 class ItemSnapshot:
     """A catalog with everything that the item table says as of a version; arrays are in the order of the catalog.
 
-    attributes: JSON, empty for an item without any; published_at: NaN if it was not given; kinds: of the attributes.
+    attributes: JSON, empty for an item without any; published_at: NaN if it was not given; kinds: of the attributes;
+    mixed: those that had values of several kinds, of which the latest counts.
     """
 
     catalog: Catalog
@@ -84,6 +85,7 @@ class ItemSnapshot:
     untrained: UntrainedItems
     version: int = 0
     kinds: dict[str, str] = field(default_factory=dict)
+    mixed: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, catalog: Catalog) -> "ItemSnapshot":
@@ -137,7 +139,9 @@ class ItemSnapshot:
         kept = [record for _, record in fitting]
         is_untrained = [number >= self.untrained.n_trained for number in numbers]
         texts = {number: _text(one) for number, one in zip(numbers, kept, strict=True)}
-        kinds = {name: kind_of(value) for one in kept for name, value in one.attributes.items()}
+        found = [(name, kind_of(value)) for one in kept for name, value in one.attributes.items()]
+        kinds = self.kinds | dict(found)
+        mixed = {name for name, kind in {*self.kinds.items(), *found} if kinds[name] != kind}
         changed = replace(
             self,
             catalog=catalog,
@@ -146,9 +150,10 @@ class ItemSnapshot:
             attributes=self.attributes.with_changes(texts),
             untrained=self.untrained.with_items([one for one, new in zip(kept, is_untrained, strict=True) if new]),
             version=table.version,
-            kinds=self.kinds | kinds,
+            kinds=kinds,
+            mixed=self.mixed | mixed,
         )
-        if "frame" in vars(self) and self.kinds.items() <= changed.kinds.items():
+        if "frame" in vars(self) and changed.mixed == self.mixed:
             from slatewise.recommender.item_frame import changed_frame
 
             vars(changed)["frame"] = changed_frame(self.frame, changed, numbers)

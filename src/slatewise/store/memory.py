@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from slatewise.store.protocol import START, Arrival, Result, StoreError, StoreUnavailableError, Transaction
@@ -300,10 +300,10 @@ def _arrival(row: FeedbackRecord | EventRecord) -> Arrival:
 def _changed(known: ItemRecord | None, item: ItemRecord, number: int, version: int) -> ItemRecord:
     """Return an item as it is kept after a change that makes this version of the table."""
     if known is None:
-        return replace(item, number=number, version=version, content_version=version)
+        return item._replace(number=number, version=version, content_version=version)
     is_same = (known.title, known.categories, known.vector) == (item.title, item.categories, item.vector)
     content_version = known.content_version if is_same else version
-    return replace(item, number=known.number, version=version, content_version=content_version)
+    return item._replace(number=known.number, version=version, content_version=content_version)
 
 
 def _restore(table: dict[Any, Any], before: dict[Any, Any], whole: bool) -> None:

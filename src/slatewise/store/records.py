@@ -1,8 +1,8 @@
 """What a store keeps, as plain records: the log (slates, feedback, events), users, beliefs, counts, fits, items."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 ItemId = int | str
 Choice = Mapping[str, Any]
@@ -132,20 +132,19 @@ class FitRecord:
     content: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class ItemRecord:
+class ItemRecord(NamedTuple):
     """An item of the item table; where it has no title or no categories, those of the catalog count.
 
     attributes: text, numbers, booleans, lists and {"time": seconds since 1970}, ready for JSON; vector: of float32
     numbers; published_at: not offered before. The store sets the rest: number orders items by their first appearance,
     version is that of the table after the last change, content_version that after the last change of title, categories
-    or vector.
+    or vector. A tuple, because a table may have millions.
     """
 
     item: ItemId
     title: str | None = None
     categories: tuple[str, ...] | None = None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = {}
     vector: tuple[float, ...] | None = None
     available: bool = True
     published_at: float | None = None

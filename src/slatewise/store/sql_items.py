@@ -5,6 +5,7 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from slatewise.store import statements
@@ -15,6 +16,8 @@ from slatewise.store.rows import RESTORE, Execute, Values, checksum, finite, is_
 NO_ATTRIBUTES = "{}"
 LAST_LETTER = "\U0010ffff"
 SETS_CACHED = 4_096
+PER_STATEMENT = 50
+PUT_ITEMS = statements.put_items(PER_STATEMENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,12 @@ class SqlItems:
         self.lock()
         before = self.table()
         version = before.version + 1 if version is None else version
-        for item in items:
-            self.write(statements.PUT_ITEM, item_values(item, version))
+        rows = [*{row[0]: row for row in (item_values(item, version) for item in items)}.values()]
+        n_together = len(rows) - len(rows) % PER_STATEMENT
+        for start in range(0, n_together, PER_STATEMENT):
+            self.write(PUT_ITEMS, tuple(chain.from_iterable(rows[start : start + PER_STATEMENT])))
+        for row in rows[n_together:]:
+            self.write(statements.PUT_ITEM, row)
         if not self.read(statements.FIND_CHANGED_ITEM, (version,)):
             return before.version
         names = dict.fromkeys([*before.categories, *(name for item in items for name in item.categories or ())])

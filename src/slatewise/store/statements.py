@@ -108,9 +108,8 @@ ITEMS_BY_NUMBER = ITEM + " WHERE number > ? ORDER BY number LIMIT ?"
 FIND_CHANGED_ITEM = "SELECT number FROM items WHERE version = ? LIMIT 1"
 ITEM_TABLE = "SELECT version, categories FROM item_table"
 SAVE_ITEM_TABLE = "UPDATE item_table SET version = ?, categories = ?"
-PUT_ITEM = (
-    f"INSERT INTO items ({ITEM_CONTENT}, updated_at, version, content_version)"  # noqa: S608
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (item) DO UPDATE SET"
+_REPLACE_ITEM = (
+    " ON CONFLICT (item) DO UPDATE SET"
     " title = excluded.title, categories = excluded.categories, attributes = excluded.attributes,"
     " vector = excluded.vector, available = excluded.available, published_at = excluded.published_at,"
     " checksum = excluded.checksum, updated_at = excluded.updated_at, version = excluded.version,"
@@ -122,7 +121,16 @@ PUT_ITEM = (
     " OR items.available <> excluded.available OR items.published_at IS DISTINCT FROM excluded.published_at"
     " OR items.checksum <> excluded.checksum"
 )
-"""An item that says the same as before is left as it is."""
+
+
+def put_items(n_items: int) -> str:
+    """Return the statement that writes so many items; one that says the same as before is left as it is."""
+    rows = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"] * n_items)
+    columns = f"{ITEM_CONTENT}, updated_at, version, content_version"
+    return f"INSERT INTO items ({columns}) VALUES {rows}{_REPLACE_ITEM}"  # noqa: S608
+
+
+PUT_ITEM = put_items(1)
 ADD_RATE = (
     "INSERT INTO item_rates (item, shard, seen, clicked, explained) VALUES (?, ?, ?, ?, ?)"
     " ON CONFLICT (item, shard) DO UPDATE SET seen = item_rates.seen + excluded.seen,"
