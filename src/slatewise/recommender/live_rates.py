@@ -10,7 +10,7 @@ import os
 import threading
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -20,16 +20,15 @@ from slatewise.belief.rates import RateEvidence, Rates
 from slatewise.evidence import Attention, Reactions
 from slatewise.recommender.learning import LoggedSlate, SlateChange
 from slatewise.recommender.loading import LogTail
+from slatewise.recommender.rate_publications import PublishedRates, compact, latest_rates, publish
 from slatewise.recommender.served_catalog import ServedCatalog
 from slatewise.store.protocol import Store, Transaction
-from slatewise.store.records import Choice, FitRecord, ItemId, ItemRate
+from slatewise.store.records import Choice, ItemId, ItemRate
 
 SHARDS = 16
 PER_WRITE = 500
 NOTICED, GROWN = 0.25, 1.25
 """A rate is published if it moved by so many of its deviations, or if it became so many times as certain."""
-LOCK = "rates of items"
-"""The key that makes workers publish one after the other."""
 KEPT_IN_MEMORY = 10_000
 
 
@@ -92,49 +91,6 @@ def total_rates(parts: Iterable[tuple[float, Mapping[ItemId, ItemRate]]]) -> dic
     return {item: ItemRate(*sums) for item, sums in totals.items() if any(sums)}
 
 
-@dataclass(frozen=True)
-class PublishedRates:
-    """The rates in force, mean and strength: of items that have been seen, and of all others if nothing was known."""
-
-    version: int = 0
-    unseen: tuple[float, float] | None = None
-    rates: Mapping[ItemId, tuple[float, float]] = field(default_factory=dict)
-
-    def on(self, served: ServedCatalog) -> Rates | None:
-        """Return the rates of the items of a catalog; None before anything was published."""
-        if not self.version:
-            return None
-        known, numbers = Rates.of(served.catalog), served.numbers(self.rates)
-        mean, strength = known.mean.copy(), known.strength.copy()
-        if self.unseen is not None:
-            mean[:], strength[:] = self.unseen
-        values = np.array([*self.rates.values()]).reshape(-1, 2)
-        mean[numbers[numbers >= 0]], strength[numbers[numbers >= 0]] = values[numbers >= 0].T
-        return Rates(mean, strength)
-
-    def after(self, fits: Sequence[FitRecord]) -> "PublishedRates":
-        """Return the rates after more publications."""
-        if not fits:
-            return self
-        rates = dict(self.rates)
-        for fit in fits:
-            rates.update((item, (mean, strength)) for item, mean, strength in fit.content["rates"])
-        return PublishedRates(self.version + len(fits), fits[-1].content["unseen"], rates)
-
-
-class RatesHistory:
-    """The rates that were in force under each version, for a catalog with this digest."""
-
-    def __init__(self, transaction: Transaction, digest: str) -> None:
-        self._fits, self._last = publications(transaction, digest), PublishedRates()
-
-    def at(self, version: int) -> PublishedRates:
-        """Return the rates under a version; quick if versions are asked for in order."""
-        before = self._last if version >= self._last.version else PublishedRates()
-        self._last = before.after(self._fits[before.version : version])
-        return self._last
-
-
 class LiveRates:
     """Collects the feedback of this process and follows what is published by all; safe to use from several threads."""
 
@@ -160,6 +116,7 @@ class LiveRates:
             if noted:
                 self._publish(served, now)
                 self._follow(served)
+                compact(self._store, served.digest, self._published, now)
             return self._published.version
 
     def rebuild(self, served: ServedCatalog, now: float) -> int:
@@ -199,9 +156,9 @@ class LiveRates:
         """Read what was published since, and hand it to the policies of the catalog."""
         if self._served is None or served.digest != self._served.digest:
             self._published = PublishedRates()
-        fits = self._store.read(lambda transaction: publications(transaction, served.digest, self._published.version))
-        self._published = self._published.after(fits)
-        if fits or served is not self._served:
+        known = self._published
+        self._published = self._store.read(lambda transaction: latest_rates(transaction, served.digest, known))
+        if self._published.version != known.version or served is not self._served:
             self._served = served
             served.use_rates(self._published.on(served), self._published.version)
 
@@ -217,8 +174,7 @@ class LiveRates:
         ]
         least = int(learned.strength.argmin())
         unseen = (float(learned.mean[least]), float(learned.strength[least])) if served.catalog.knows_nothing else None
-        fit = FitRecord(_name(served.digest, self._published.version + 1), now, {"unseen": unseen, "rates": rows})
-        self._store.write(lambda transaction: _add_publication(transaction, fit)).result()
+        publish(self._store, served.digest, self._published.version + 1, {"unseen": unseen, "rates": rows}, now)
 
 
 def learned_rates(served: ServedCatalog, totals: Mapping[ItemId, ItemRate]) -> Rates:
@@ -244,22 +200,3 @@ def _moved(seen: NDArray[np.int64], before: Rates, now: Rates) -> NDArray[np.int
     is_grown = (now.strength > GROWN * before.strength) | (before.strength > GROWN * now.strength)
     items = np.sort(seen[seen >= 0])
     return items[(is_moved | is_grown)[items]]
-
-
-def _name(digest: str, version: int) -> str:
-    return f"rates {digest} {version}"
-
-
-def publications(transaction: Transaction, digest: str, after: int = 0) -> Sequence[FitRecord]:
-    """Return what was published for a catalog after a version."""
-    fits = list[FitRecord]()
-    while (fit := transaction.fit(_name(digest, after + len(fits) + 1))) is not None:
-        fits.append(fit)
-    return fits
-
-
-def _add_publication(transaction: Transaction, fit: FitRecord) -> None:
-    """Publish under the next number; if another worker has taken it, what it published is followed first."""
-    transaction.lock(LOCK)
-    if transaction.fit(fit.name) is None:
-        transaction.save_fit(fit)

@@ -9,9 +9,9 @@ from slatewise.belief.rates import Rates
 from slatewise.evidence import Attention
 from slatewise.randomness import Streams
 from slatewise.recommender.learning import Learned
-from slatewise.recommender.live_rates import RatesHistory
 from slatewise.recommender.loading import LogTail
 from slatewise.recommender.profile import UserProfile, learn_closed
+from slatewise.recommender.rate_publications import PublishedRates, RatesHistory
 from slatewise.recommender.recommend import SlateRequest, choose_items
 from slatewise.recommender.served_catalog import ServedCatalog, ServedPolicy
 from slatewise.recommender.types import ReplayedSlate, RequestError
@@ -28,20 +28,25 @@ def replay_user(transaction: Transaction, served: ServedCatalog, user: str) -> I
         choice = choices.get(slate.number)
         policy = None if choice is None else _policy(served, choice)
         reason = _obstacle(served, slate, choice, policy)
-        if reason is not None or choice is None or policy is None:
-            yield ReplayedSlate(user, slate.number, slate.slate_id, slate.items, (), reason)
+        rated = None if reason or choice is None or policy is None else _rated(history, served, policy, choice)
+        if choice is None or policy is None or rated is None:
+            gone = "the rates of items that it was chosen by are no longer kept"
+            yield ReplayedSlate(user, slate.number, slate.slate_id, slate.items, (), reason or gone)
             continue
         known = _profile_before(served, policy, log, slate, known)
         known = replace(known, random_key=np.array([choice["random_key"]], dtype=np.uint64))
-        rated = replace(known, policy=_rated(history, served, policy, choice))
-        yield ReplayedSlate(user, slate.number, slate.slate_id, slate.items, _chosen(served, rated, user, choice))
+        profile = replace(known, policy=rated)
+        yield ReplayedSlate(user, slate.number, slate.slate_id, slate.items, _chosen(served, profile, user, choice))
 
 
-def _rated(history: RatesHistory, served: ServedCatalog, policy: ServedPolicy, choice: Choice) -> ServedPolicy:
-    """Return the policy choosing by the rates of items that were in force for a slate."""
+def _rated(history: RatesHistory, served: ServedCatalog, policy: ServedPolicy, choice: Choice) -> ServedPolicy | None:
+    """Return the policy choosing by the rates of items that were in force for a slate; None if they are not kept."""
     exploration = choice["exploration"] or {"rates": 0, "explore": 0.0}
     version = exploration["rates"]
-    rates = history.at(version).on(served) if version else Rates.of(served.catalog)
+    published = history.at(version) if version else PublishedRates()
+    if published is None:
+        return None
+    rates = published.on(served) or Rates.of(served.catalog)
     return policy.exploring(exploration).with_rates(rates, version)
 
 

@@ -177,6 +177,11 @@ class MemoryTables:
         """Insert or replace a fit."""
         self.put(self.fits, fit.name, fit)
 
+    def discard_fits(self, names: Sequence[str]) -> None:
+        """Delete fits, as far as they exist."""
+        for name in self.fits.keys() & set(names):
+            self.put(self.fits, name, None)
+
     def item_table(self) -> ItemTable:
         """Return the version of the item table and its categories."""
         return self.state_of_items.get("", ItemTable())

@@ -185,6 +185,9 @@ class Transaction(Protocol):
     def save_fit(self, fit: FitRecord) -> None:
         """Insert or replace a fit."""
 
+    def discard_fits(self, names: Sequence[str]) -> None:
+        """Delete fits, as far as they exist."""
+
     def item_table(self) -> ItemTable:
         """Return the version of the item table and its categories; cheap."""
 

@@ -240,6 +240,11 @@ class SqlTransaction:
         """Insert or replace a fit."""
         self._write(statements.SAVE_FIT, fit_values(fit))
 
+    def discard_fits(self, names: Sequence[str]) -> None:
+        """Delete fits, as far as they exist."""
+        for name in names:
+            self._write(statements.DISCARD_FIT, (name,))
+
     def item_table(self) -> ItemTable:
         """Return the version of the item table and its categories."""
         return self._items().table()

@@ -78,6 +78,7 @@ SAVE_FIT = (
     "INSERT INTO fits (name, fitted_at, content, checksum) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
     " fitted_at = excluded.fitted_at, content = excluded.content, checksum = excluded.checksum"
 )
+DISCARD_FIT = "DELETE FROM fits WHERE name = ?"
 COUNT = (
     "INSERT INTO counts (user_id, policy, slates, shown, clicks, variety, varied) VALUES (?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (user_id, policy) DO UPDATE SET"
