@@ -1,13 +1,17 @@
-"""Items that were acknowledged survive kill -9, and two workers offer the same within a second."""
+"""Items that were acknowledged survive kill -9; two workers offer the same within a second, and learn together."""
 
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from slatewise.store import open_store
+from slatewise.catalog import Catalog
+from slatewise.recommender import Recommender
+from slatewise.store import Store, open_store
 from tests.durability.conftest import Tell
 from tests.support.postgres import Server
 from tests.support.served import Caller, Place, start, start_by_command
@@ -94,3 +98,56 @@ def test_two_workers_offer_the_same_soon(place: Place, postgres_server: Server, 
     finally:
         service.stop()
     tell(f"two workers: an item appeared after {appeared:.2f} s and was gone after {went:.2f} s (goal {WITHIN:g})")
+
+
+def react(place: Place, numbers: range) -> None:
+    """Show slates and send feedback, on a new connection each, so that either worker gets it."""
+    for number in numbers:
+        with Caller(place) as caller:
+            slate = caller.ask("POST", "/v1/slates", {"user": f"user {number}", "k": 5})
+            assert slate.status == 201
+        with Caller(place) as caller:
+            items = [item["id"] for item in slate.body["items"]]
+            event = {"slate_id": slate.body["slate_id"], "clicked": items[: number % 3], "seen": 5}
+            assert caller.ask("POST", "/v1/feedback", event).status == 200
+
+
+def seen_items(store: Store) -> float:
+    """Return how many items were seen, as far as workers have learned it."""
+    return sum(rate.seen for rate in store.read(lambda transaction: transaction.rates()).values())
+
+
+def rates_of(place: Place, item: int) -> set[float]:
+    """Return the rates of an item on several connections, so that both workers answer."""
+    found = set()
+    for _ in range(12):
+        with Caller(place) as caller:
+            found.add(caller.ask("GET", f"/v1/items/{item}").body["rate"]["value"])
+    return found
+
+
+def test_what_two_workers_learn_about_items_adds_up(place: Place, postgres_server: Server, tell: Tell) -> None:
+    url, n_slates = emptied(postgres_server), 60
+    service = start_by_command(place, "--store", url, "--workers", "2")
+    try:
+        parts = [range(start, n_slates, 4) for start in range(4)]
+        with closing(open_store(url)) as store, ThreadPoolExecutor(4) as threads:
+            began = time.monotonic()
+            for done in [threads.submit(react, place, part) for part in parts]:
+                done.result()
+            while seen_items(store) < 5 * n_slates:
+                assert time.monotonic() < began + 60.0
+                time.sleep(0.05)
+            learned = store.read(lambda transaction: transaction.rates())
+            item = next(iter(learned))
+            assert isinstance(item, int)
+            while len(rates_of(place, item)) > 1:
+                assert time.monotonic() < began + 60.0
+        with Recommender(Catalog.load(place.catalog), store=url) as recommender:
+            recommender.rebuild_rates()
+            logged = recommender.store.read(lambda transaction: transaction.rates())
+    finally:
+        service.stop()
+    for known, rate in logged.items():
+        assert vars(rate) == pytest.approx(vars(learned[known]), abs=1e-9)
+    tell(f"two workers: {n_slates} slates taught the same rates of {len(learned)} items on both")

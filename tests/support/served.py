@@ -26,7 +26,7 @@ from slatewise.store.sqlite import SqliteStore
 from tests.support.broken import Careless, Forgetful, HastyWriter, Shrugging
 
 HOST = "127.0.0.1"
-PATIENCE = 30.0
+PATIENCE = 120.0
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])
 
