@@ -8,16 +8,18 @@ a condition can do nothing but compare the attributes of one item with constants
 import json
 import re
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from slatewise.recommender.condition_places import Token, failing_place, syntax_place
 from slatewise.recommender.types import MAX_CONDITION, RequestError
 
 MAX_DEPTH = 30
+TOO_DEEP = f"a condition must not be nested deeper than {MAX_DEPTH}"
 LISTED = 30
 """So many attributes are listed in an error."""
 
@@ -27,7 +29,7 @@ KEYWORDS |= {"from", "date", "timestamp"}
 FUNCTIONS = {"array_contains", "array_length", "ends_with", "length", "lower", "starts_with", "upper"}
 
 TOKEN = re.compile(
-    r"\s+|'(?:[^'\\]|'')*'|\"(?P<quoted>[^\"\\]+)\"|(?P<word>[^\W\d]\w*)|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+    r"\s+|'(?:[^'\\]|'')*'|\"(?P<quoted>[^\"\\]+)\"|(?P<word>[^\W\d]\w*)|[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
     r"|<=|>=|<>|!=|[=<>(),+%]|-(?!-)|\*|/(?!\*)"
 )
 """What a condition is made of: no backslashes and no comments, about which two readers could differ."""
@@ -48,22 +50,24 @@ def parse_condition(text: str, attributes: Collection[str]) -> pl.Expr:
 
     >>> str(parse_condition("price < 20 AND brand <> 'Acme'", ["price", "brand"]))
     '[([(col("price")) < (dyn int: 20)]) & ([(col("brand")) == ("Acme")].not())]'
-    >>> parse_condition("prize < 20", ["price", "brand"])
+    >>> parse_condition("prize < 20", ["price"])
     Traceback (most recent call last):
-    slatewise.recommender.types.RequestError: at character 1: there is no such attribute; items have brand, price
+    slatewise.recommender.types.RequestError: at character 1: there is no such attribute or function; items have price
     """
     if not isinstance(text, str) or not 1 <= len(text) <= MAX_CONDITION:
         raise RequestError(f"a condition must be text of 1 to {MAX_CONDITION:,} characters")
-    _check_words(text, attributes)
+    tokens = _tokens(text, attributes)
     try:
         expression = pl.sql_expr(text)
     except pl.exceptions.PolarsError as error:
-        raise RequestError("it cannot be read as one condition in SQL; check operators and parentheses") from error
-    for kind, content, depth in _parts(_tree(expression)):
+        place = syntax_place(tokens, len(text.rstrip()))
+        raise _refused(place, "it cannot be read as one condition in SQL; check operators and parentheses") from error
+    for kind, content, depth in _parts(_tree(expression, tokens)):
         if depth > MAX_DEPTH:
-            raise RequestError(f"a condition must not be nested deeper than {MAX_DEPTH}")
+            raise _too_deep(tokens)
         if not _is_allowed(kind, content, attributes):
-            raise RequestError(f"{kind} cannot be part of a condition; compare attributes with constants")
+            place = syntax_place(tokens, len(text.rstrip()))
+            raise _refused(place, f"{kind} cannot be part of a condition; compare attributes with constants")
     return expression
 
 
@@ -77,16 +81,17 @@ def matching(frame: pl.DataFrame, text: str) -> NDArray[np.bool_]:
     try:
         found = frame.select(met=expression)["met"]
     except pl.exceptions.PolarsError as error:
-        raise RequestError(_first_line(error)) from error
+        place = failing_place(frame, expression, _tokens(text, frame.columns))
+        raise _refused(place, _first_line(error)) from error
     if found.dtype != pl.Boolean:
-        raise RequestError(f"a condition must be true or false, and this is {found.dtype}")
+        raise _refused(0, f"a condition must be true or false, and this is {found.dtype}")
     values = found.fill_null(value=False).to_numpy()
     return np.broadcast_to(values, len(frame)) if len(values) == 1 else np.asarray(values)
 
 
-def _check_words(text: str, attributes: Collection[str]) -> None:
-    """Refuse signs and words that are on no list, and point at the first."""
-    place, last = 0, ""
+def _tokens(text: str, attributes: Collection[str]) -> list[Token]:
+    """Return the words and signs of a condition; refuse those that are on no list, and point at the first."""
+    tokens, place, depth = list[Token](), 0, 0
     while place < len(text):
         token = TOKEN.match(text, place)
         if token is None:
@@ -94,9 +99,15 @@ def _check_words(text: str, attributes: Collection[str]) -> None:
         name = token["quoted"] or token["word"]
         if name is not None:
             _check_word(place, name, token["quoted"] is not None, attributes)
-            if name.casefold() == "from" and token["word"] and last != "distinct":
+            if name.casefold() == "from" and token["word"] and (not tokens or tokens[-1].text != "distinct"):
                 raise _refused(place, "a condition has no FROM; it is about the attributes of one item")
-        last, place = (last if text[place : token.end()].isspace() else token[0].casefold()), token.end()
+        if not token[0].isspace():
+            tokens.append(Token(place, token[0].casefold(), name if name in attributes else None))
+            depth += (token[0] == "(") - (token[0] == ")")
+        if depth > MAX_DEPTH:
+            raise _refused(place, TOO_DEEP)
+        place = token.end()
+    return tokens
 
 
 def _check_word(place: int, name: str, is_quoted: bool, attributes: Collection[str]) -> None:
@@ -107,14 +118,17 @@ def _check_word(place: int, name: str, is_quoted: bool, attributes: Collection[s
         )
     if name not in attributes and word not in KEYWORDS | FUNCTIONS:
         known = ", ".join(sorted(attributes)[:LISTED]) or "none"
-        raise _refused(place, f"there is no such attribute; items have {known}")
+        raise _refused(place, f"there is no such attribute or function; items have {known}")
 
 
-def _tree(expression: pl.Expr) -> Any:
+def _tree(expression: pl.Expr, tokens: Sequence[Token]) -> Any:
     """Return an expression as nested objects; polars warns that they may differ between its versions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return json.loads(expression.meta.serialize(format="json"))
+        try:
+            return json.loads(expression.meta.serialize(format="json"))
+        except RecursionError:
+            raise _too_deep(tokens) from None
 
 
 CHILDREN: dict[str, Any] = {
@@ -147,6 +161,12 @@ def _is_allowed(kind: str, content: Any, attributes: Collection[str]) -> bool:
         or (kind == "BinaryExpr" and content["op"] in OPERATORS)
         or (kind == "Cast" and content["dtype"] == {"Literal": "Boolean"})
     )
+
+
+def _too_deep(tokens: Sequence[Token]) -> RequestError:
+    """Point at the first word or sign beyond the depth; each level takes one at least."""
+    place = tokens[min(MAX_DEPTH, len(tokens) - 1)].place
+    return _refused(place, TOO_DEEP)
 
 
 def _refused(place: int, reason: str) -> RequestError:

@@ -1,0 +1,72 @@
+"""Where a condition is wrong: the character at which whoever wrote it should look."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+UNARY = {"not", "-", "+", "distinct", "from"}
+BINARY = {"and", "or", "in", "is", "like", "ilike", "between", "=", "<", ">", "<=", ">=", "<>", "!="}
+BINARY |= {"+", "-", "*", "/", "%"}
+NAMED = {"array_contains", "array_length", "ends_with", "length", "lower", "starts_with", "upper"}
+NAMED |= {"any", "date", "timestamp"}
+FASTIDIOUS = NAMED | {"like", "ilike"}
+"""Words that take only certain things after them."""
+
+
+class Token(NamedTuple):
+    """A word or sign of a condition: where it begins, itself in lower case, and the attribute that it names."""
+
+    place: int
+    text: str
+    name: str | None = None
+
+
+def syntax_place(tokens: Sequence[Token], end: int) -> int:
+    """Return where a condition stops being one: operands and operators alternate, and parentheses match."""
+    opened, before = list[int](), ""
+    needs_operand = True
+    for token in tokens:
+        if token.text == ")":
+            if not opened or needs_operand:
+                return token.place
+            opened.pop()
+        elif needs_operand:
+            if token.text in BINARY - UNARY or token.text == ",":
+                return token.place
+            opened += [token.place] if token.text == "(" else []
+            needs_operand = token.text in UNARY or token.text == "("
+        elif token.text == "(" and before in NAMED:
+            opened.append(token.place)
+            needs_operand = True
+        elif token.text in BINARY or token.text == "not" or (token.text == "," and opened):
+            needs_operand = True
+        elif before not in NAMED:
+            return token.place
+        before = token.text
+    if needs_operand or not opened:
+        return end if needs_operand else next((one.place for one in tokens if one.text in FASTIDIOUS), 0)
+    return opened[-1]
+
+
+def failing_place(frame: pl.DataFrame, expression: pl.Expr, tokens: Sequence[Token]) -> int:
+    """Return where the smallest part of a condition that cannot be evaluated has its first attribute."""
+    passed = list[str]()
+    while True:
+        parts = expression.meta.pop()[::-1]
+        wrong = next((number for number, part in enumerate(parts) if _fails(frame, part)), None)
+        if wrong is None:
+            break
+        passed += [name for part in parts[:wrong] for name in part.meta.root_names()]
+        expression = parts[wrong]
+    name = next(iter(expression.meta.root_names()), None)
+    places = [token.place for token in tokens if token.name == name]
+    return places[min(passed.count(name), len(places) - 1)] if name is not None and places else 0
+
+
+def _fails(frame: pl.DataFrame, expression: pl.Expr) -> bool:
+    try:
+        frame.select(expression)
+    except pl.exceptions.PolarsError:
+        return True
+    return False
