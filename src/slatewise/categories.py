@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Categories = str | Iterable[str] | None
+NO_CATEGORY = {"", "none", "(no genres listed)"}
+"""What people write, in any case, where an item has no category."""
 
 
 def indicators(categories: Iterable[Categories]) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
@@ -46,4 +48,5 @@ def indicators(categories: Iterable[Categories]) -> tuple[tuple[str, ...], NDArr
 
 
 def _names(words: Iterable[str]) -> frozenset[str]:
-    return frozenset(word.strip() for word in words) - {""}
+    names = frozenset(word.strip() for word in words)
+    return frozenset(name for name in names if name.lower() not in NO_CATEGORY)

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slatewise.cli.console import print_json, stdout, tell
+from slatewise.plurals import counted
 
 if TYPE_CHECKING:
     from slatewise.catalog import Catalog
@@ -27,13 +28,16 @@ RELOAD = "a running service follows after POST /v1/catalog/reload"
 def show(
     directory: Annotated[Path, typer.Argument(help="Directory of the catalog.", show_default=False)],
     find: Annotated[str, typer.Option(help="Show only items whose id or title contains this text.")] = "",
-    items: Annotated[int, typer.Option(min=0, help="How many items to show, most liked first.")] = 10,
+    items: Annotated[int, typer.Option(min=0, help="How many items to show on a page, most liked first.")] = 10,
+    page: Annotated[int, typer.Option(min=1, help="Which page of items to show.")] = 1,
     json: Json = False,
 ) -> None:
     """Show where a catalog came from, its size and its items, most liked first."""
     from slatewise.catalog import Catalog
 
     catalog = Catalog.load(directory)
+    found = _most_liked(catalog, find)
+    shown = found[(page - 1) * items : page * items]
     if json:
         print_json(
             {
@@ -42,11 +46,14 @@ def show(
                 "categories": list(catalog.category_names),
                 **comparable_items(catalog),
                 "about": catalog.about,
-                "shown": [_row(catalog, item) for item in _most_liked(catalog, find, items)],
+                "found": len(found),
+                "shown": [_row(catalog, item) for item in shown],
             }
         )
-    else:
-        show_catalog(catalog, find, items)
+        return
+    describe_catalog(catalog)
+    _print_items(catalog, shown)
+    stdout.print(_place(len(found), items, page), markup=False)
 
 
 @app.command("list", epilog="Example: slatewise catalog list --catalog demo")
@@ -109,18 +116,29 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def show_catalog(catalog: "Catalog", find: str = "", n_shown: int = 10) -> None:
-    """Print a catalog as a table."""
+def show_catalog(catalog: "Catalog", n_shown: int = 10) -> None:
+    """Print a catalog and its most liked items."""
+    describe_catalog(catalog)
+    _print_items(catalog, _most_liked(catalog)[:n_shown])
+
+
+def describe_catalog(catalog: "Catalog") -> None:
+    """Print what a catalog is."""
     about = catalog.about
     source = about.get("data", {}).get("name", "given vectors")
     stdout.print(
-        f"{catalog.n_items:,} items in {catalog.n_categories} categories, {catalog.dim} dimensions, from {source}",
+        f"{counted(catalog.n_items, 'item')} in {counted(catalog.n_categories, 'category')}, "
+        f"{counted(catalog.dim, 'dimension')}, from {source}",
         markup=False,
     )
     for sentence in variety_words(catalog):
         stdout.print(sentence, markup=False)
-    table = Table("id", "title", "categories", "liked by")
-    for item in _most_liked(catalog, find, n_shown):
+
+
+def _print_items(catalog: "Catalog", shown: list[int]) -> None:
+    """Print items as a table; the share of users who like each is (likes + ½) / (users + 1), as in training."""
+    table = Table("id", "title", "categories", "liked by (smoothed)")
+    for item in shown:
         row = _row(catalog, item)
         cells = (str(row["id"]), str(row["title"]), ", ".join(catalog.categories_of(item)), f"{row['liked_by']:.1%}")
         table.add_row(*map(Text, cells))
@@ -141,21 +159,30 @@ def variety_words(catalog: "Catalog") -> list[str]:
     if n_without == catalog.n_items:
         words.append("no item has categories: how alike items are is measured by their vectors")
     elif n_without:
-        words.append(f"{n_without:,} items have no categories: how alike they are is measured by their vectors")
+        have, they = ("has", "it is") if n_without == 1 else ("have", "they are")
+        words.append(f"{counted(n_without, 'item')} {have} no categories: how alike {they} is measured by vectors")
     if n_unknown:
-        words.append(f"{n_unknown:,} items have neither categories nor a vector: their variety is unknown")
+        have = "has" if n_unknown == 1 else "have"
+        words.append(f"{counted(n_unknown, 'item')} {have} neither categories nor a vector: the variety is unknown")
     return words
 
 
-def _most_liked(catalog: "Catalog", find: str, n_shown: int) -> list[int]:
+def _most_liked(catalog: "Catalog", find: str = "") -> list[int]:
+    """Return the items whose id or title has a text in it, most liked first."""
     wanted = find.casefold()
-    shown: list[int] = []
-    for item in (-catalog.log_odds).argsort(kind="stable").tolist():
-        if len(shown) == n_shown:
-            break
-        if not wanted or wanted in f"{catalog.item_ids[item]}\n{catalog.titles[item]}".casefold():
-            shown.append(item)
-    return shown
+    items: list[int] = (-catalog.log_odds).argsort(kind="stable").tolist()
+    if not wanted:
+        return items
+    return [item for item in items if wanted in f"{catalog.item_ids[item]}\n{catalog.titles[item]}".casefold()]
+
+
+def _place(n_found: int, n_on_page: int, page: int) -> str:
+    """Say which items are on a page, and where the next ones are."""
+    first, last = (page - 1) * n_on_page + 1, min(page * n_on_page, n_found)
+    if first > last:
+        return f"no items on page {page}: {counted(n_found, 'item')} found"
+    following = f"; --page {page + 1} shows the next" if last < n_found else ""
+    return f"{first:,} to {last:,} of {counted(n_found, 'item')}{following}"
 
 
 def _row(catalog: "Catalog", item: int) -> dict[str, object]:

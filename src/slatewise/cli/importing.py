@@ -11,6 +11,7 @@ import typer
 
 from slatewise.cli.console import amounts, print_json, tell
 from slatewise.cli.store import DEFAULT_STORE, StoreUrl, reporting_errors
+from slatewise.plurals import counted
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import Dataset
@@ -30,7 +31,9 @@ class Imported:
 
     def __str__(self) -> str:
         rate = self.events / max(self.seconds, 1e-9)
-        return f"{self.new:,} events imported, {self.events - self.new:,} were there before ({rate:,.0f} per second)"
+        before = self.events - self.new
+        were = "was" if before == 1 else "were"
+        return f"{counted(self.new, 'event')} imported, {before:,} {were} there before ({rate:,.0f} per second)"
 
 
 def import_table(

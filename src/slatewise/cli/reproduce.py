@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slatewise.cli.console import print_json, stdout, steps, tell
-from slatewise.cli.dataset_options import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
+from slatewise.cli.dataset_options import Columns, Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import Dataset
@@ -74,6 +74,7 @@ def reproduce(
     interactions: Interactions = None,
     items: Items = None,
     positive: Positive = None,
+    columns: Columns = None,
     splits: Splits = 5,
     seed: Seed = 0,
     policy: Policies = None,
@@ -92,7 +93,7 @@ def reproduce(
     if target == REGRET:
         _regret(ReportRequest(target, out or Path("results") / REGRET, 1, seed, force), json)
         return
-    dataset = load_dataset(data, OwnTables(interactions, items, positive))
+    dataset = load_dataset(data, OwnTables(interactions, items, positive, columns))
     request = ReportRequest(target, out or Path("results") / dataset.name, splits, seed, force)
     _refuse_to_overwrite(request, (repr(dataset), dataset.digest))
     if target == LIVING:
@@ -204,6 +205,7 @@ def report(
     interactions: Interactions = None,
     items: Items = None,
     positive: Positive = None,
+    columns: Columns = None,
     splits: Splits = 5,
     seed: Seed = 0,
     policy: Policies = None,
@@ -216,7 +218,7 @@ def report(
     _check(target, TARGETS, policy or [])
     if target in (REGRET, LIVING, *STUDIES):
         raise typer.BadParameter(f"{target} keeps no records; `slatewise reproduce {target}` runs it again")
-    dataset = load_dataset(data, OwnTables(interactions, items, positive))
+    dataset = load_dataset(data, OwnTables(interactions, items, positive, columns))
     runs = {}
     for name in TARGETS[target]:
         experiment = find_experiment(name, splits, seed, policy or ())

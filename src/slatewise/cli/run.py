@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slatewise.cli.console import print_json, stdout, tell
-from slatewise.cli.dataset_options import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
+from slatewise.cli.dataset_options import Columns, Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
 from slatewise.cli.reproduce import RunOptions, Workers, run_or_load
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def run(
     interactions: Interactions = None,
     items: Items = None,
     positive: Positive = None,
+    columns: Columns = None,
     splits: Annotated[int | None, typer.Option(min=1, help="Number of splits, instead of the file's own.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**31, help="Seed, instead of the file's own.")] = None,
     workers: Workers = None,
@@ -42,7 +43,7 @@ def run(
         raise typer.BadParameter("use either --workers or --cluster, not both")
     wanted = _load(experiment)
     wanted = replace(wanted, splits=splits or wanted.splits, seed=wanted.seed if seed is None else seed)
-    dataset = load_dataset(data, OwnTables(interactions, items, positive))
+    dataset = load_dataset(data, OwnTables(interactions, items, positive, columns))
     folder = (out or Path("results") / dataset.name) / "records"
     results = run_or_load(wanted, dataset, RunOptions(folder, workers, cluster, again))
     rows = _rows(wanted, dataset, results)

@@ -10,7 +10,7 @@ import typer
 
 from slatewise.cli.catalog import comparable_items, show_catalog
 from slatewise.cli.console import print_json, stdout, steps, tell, warn_of_password
-from slatewise.cli.dataset_options import Data, Items, Json, OwnTables, Positive, load_dataset
+from slatewise.cli.dataset_options import Columns, Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
 from slatewise.cli.importing import import_likes
 from slatewise.cli.store import Config
 
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: slatewise train --interactions likes.csv --items items.csv --positive '>= 4' --out shop"
 
-ManyInteractions = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="Your own table: user_id, item_id, optionally rating, timestamp. CSV or Parquet; may be repeated.",
-        show_default=False,
-    ),
-]
 Store = Annotated[
     str | None,
     typer.Option(
@@ -48,22 +41,22 @@ class Source:
     """What to learn from: a data set, the user's own tables, or neither."""
 
     data: str | None
-    interactions: tuple[Path, ...]
     tables: OwnTables
     half_life: float | None = None
 
     @property
     def is_given(self) -> bool:
         """Whether there is anything but a store to learn from."""
-        return self.data is not None or bool(self.interactions)
+        return self.data is not None or bool(self.tables.interactions)
 
 
 def train(
     out: Annotated[Path, typer.Option(help="Directory for the catalog.", show_default=False)],
     data: Data = None,
-    interactions: ManyInteractions = None,
+    interactions: Interactions = None,
     items: Items = None,
     positive: Positive = None,
+    columns: Columns = None,
     rated_items_only: Annotated[bool, typer.Option("--rated-items-only", help="Drop items that nobody liked.")] = False,
     only_listed_items: Annotated[
         bool, typer.Option("--only-listed-items", help="Leave out items that are not in the table of items.")
@@ -94,9 +87,8 @@ def train(
         raise typer.BadParameter(f"{half_life} is not a positive number of days", param_hint="--half-life")
     if gate and store is None:
         raise typer.BadParameter("--gate replays the latest slates of a service; give --store as well")
-    files = tuple(interactions or ())
-    tables = OwnTables(next(iter(files), None), items, positive, not rated_items_only, only_listed_items)
-    source = Source(data, files, tables, half_life)
+    tables = OwnTables(interactions, items, positive, columns, not rated_items_only, only_listed_items)
+    source = Source(data, tables, half_life)
     settings = {"dim": dim, "epochs": epochs, "seed": seed}
     if store is not None:
         _train_from_store(out, source, settings, Loop(warn_of_password(store), half_life, gate, config), json)
@@ -121,18 +113,23 @@ class Loop:
 
 def load_source(source: Source, seed: int) -> "Dataset":
     """Load the data set or the tables; with a half-life, older rows are left out more often."""
-    if source.data is not None or (len(source.interactions) < 2 and source.half_life is None):
-        return load_dataset(source.data, source.tables)
-    from slatewise.data.aging import read_tables
+    tables = source.tables
+    if source.data is not None or source.half_life is None:
+        return load_dataset(source.data, tables)
+    from slatewise.data.aging import read_aged_interactions
+    from slatewise.data.column_names import parse_columns
     from slatewise.data.dataset import Dataset
     from slatewise.data.item_table import listed_only
+    from slatewise.data.table_files import label_of, table_files
     from slatewise.data.tables import read_table, same_identifiers
 
-    frame, tables = read_tables(source.interactions, source.half_life, seed), source.tables
-    items = None if tables.items is None else read_table(tables.items)
+    files = table_files(tables.interactions or ())
+    columns = None if tables.columns is None else parse_columns(tables.columns)
+    frame = read_aged_interactions(files, source.half_life, seed, columns)
+    items = None if tables.items is None else read_table(tables.items, columns)
     if items is not None:
         frame, items = same_identifiers(frame, items)
-    name = " and ".join(path.name for path in source.interactions)
+    name = label_of(Path(file.name) for file in files)
     if tables.only_listed:
         frame = listed_only(frame, items, (name, str(tables.items)))
     dataset = Dataset.from_frames(frame, items, positive=tables.positive, keep_unrated=tables.keep_unrated, name=name)

@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from slatewise.cli.console import print_json, stdout, steps, tell
-from slatewise.cli.dataset_options import Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
+from slatewise.cli.dataset_options import Columns, Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
 
 if TYPE_CHECKING:
     from slatewise.data.dataset import Dataset
@@ -22,6 +22,7 @@ def tune(
     interactions: Interactions = None,
     items: Items = None,
     positive: Positive = None,
+    columns: Columns = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31, help="Seed of the split and of the training.")] = 0,
     json: Json = False,
 ) -> None:
@@ -34,7 +35,7 @@ def tune(
 
     if policy not in POLICIES:
         raise typer.BadParameter(f"there is no policy {policy!r}; choose one of {', '.join(POLICIES)}")
-    dataset = load_dataset(data, OwnTables(interactions, items, positive))
+    dataset = load_dataset(data, OwnTables(interactions, items, positive, columns))
     results = _evaluate(policy, dataset, seed, len(list(candidates(policy))))
     if json:
         print_json([{**vars(candidate)} for candidate in results])

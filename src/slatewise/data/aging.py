@@ -7,34 +7,27 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from slatewise.data.column_names import Columns
 from slatewise.data.errors import DataError
-from slatewise.data.tables import read_table, require_columns, times
+from slatewise.data.table_files import known_columns, stacked
+from slatewise.data.tables import read_table, times
 
 SECONDS_PER_DAY = 86_400.0
-COLUMNS = ("user_id", "item_id", "rating", "timestamp")
 
 
-def read_tables(files: Sequence[Path], half_life: float | None = None, seed: int = 0) -> pl.DataFrame:
-    """Read tables of interactions as one.
+def read_aged_interactions(
+    files: Sequence[Path], half_life: float, seed: int = 0, columns: Columns | None = None
+) -> pl.DataFrame:
+    """Read tables of interactions as one, in which old rows are left out more often.
 
-    With a half-life in days, a row of that age is kept with probability ½, one of twice that age with ¼, and so on,
-    drawn by the seed; ages count up to now, in seconds since 1970 or dates. Every table must have timestamps then.
+    A row that is as old as the half-life, in days, is kept with probability ½, one of twice that age with ¼, and so on,
+    drawn by the seed; ages count up to now, in seconds since 1970 or dates. Every table must have timestamps.
     """
-    frames = [_aged(read_table(path), str(path), half_life, seed) for path in files]
-    kinds = {frame["item_id"].dtype for frame in frames} | {frame["user_id"].dtype for frame in frames}
-    if len(kinds) > 1:
-        text = pl.col("user_id", "item_id").cast(pl.String)
-        frames = [frame.with_columns(text) for frame in frames]
-    return pl.concat(frames, how="diagonal_relaxed")
+    tables = [(known_columns(read_table(path, columns), str(path)), str(path)) for path in files]
+    return stacked([_aged(frame, label, half_life, seed) for frame, label in tables])
 
 
-def _aged(frame: pl.DataFrame, label: str, half_life: float | None, seed: int) -> pl.DataFrame:
-    require_columns(frame, COLUMNS[:2], label)
-    if frame.is_empty():
-        raise DataError(f"{label} has no rows")
-    known = frame.select([name for name in COLUMNS if name in frame.columns])
-    if half_life is None:
-        return known
+def _aged(frame: pl.DataFrame, label: str, half_life: float, seed: int) -> pl.DataFrame:
     if "timestamp" not in frame.columns:
         raise DataError(
             f"{label} has no column 'timestamp', so its rows have no age; add one, or leave out --half-life"
@@ -48,4 +41,4 @@ def _aged(frame: pl.DataFrame, label: str, half_life: float | None, seed: int) -
         raise DataError(
             f"{label}: all rows are much older than the half-life of {half_life:g} days; choose a longer one"
         )
-    return known.filter(kept)
+    return frame.filter(kept)

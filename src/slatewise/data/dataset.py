@@ -1,6 +1,7 @@
 """The data every other stage starts from: who liked what, and what the items are."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,9 +12,11 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from slatewise.categories import indicators
+from slatewise.data.column_names import check_columns
 from slatewise.data.errors import DataError
 from slatewise.data.interactions import codes, compress, positive_rows
 from slatewise.data.item_table import item_table, listed_only, positions
+from slatewise.data.table_files import label_of, read_interactions, table_files
 from slatewise.data.tables import (
     as_polars,
     identifiers,
@@ -22,6 +25,7 @@ from slatewise.data.tables import (
     require_columns,
     same_identifiers,
 )
+from slatewise.plurals import counted
 
 __all__ = ["DataError", "Dataset"]
 
@@ -84,19 +88,21 @@ class Dataset:
     @classmethod
     def from_files(
         cls,
-        interactions: str | Path,
+        interactions: str | Path | Sequence[str | Path],
         items: str | Path | None = None,
         *,
         positive: str | None = None,
         keep_unrated: bool = True,
         only_listed: bool = False,
+        columns: Mapping[str, str] | None = None,
     ) -> Self:
         r"""Read a table of interactions and, optionally, a table of items from CSV or Parquet files.
 
         Parameters
         ----------
-        interactions : str or Path
-            Columns `user_id` and `item_id`, optionally `rating` and `timestamp`.
+        interactions : str or Path, or several
+            Columns `user_id` and `item_id`, optionally `rating` and `timestamp`. A file, a pattern such as
+            `"logs/*.csv"`, or a folder of CSV or Parquet files.
         items : str or Path, optional
             Column `item_id`, optionally `title`, `categories` (names separated by `|`) and `available` (true or false;
             what is not available is learned from but not offered).
@@ -106,6 +112,8 @@ class Dataset:
             Whether items that nobody liked stay in the data set.
         only_listed : bool
             Whether to leave out items that are not in the table of items, with their interactions.
+        columns : mapping, optional
+            Our names of columns to those of the tables: `{"user_id": "customer", "item_id": "sku"}`.
 
         Returns
         -------
@@ -124,14 +132,18 @@ class Dataset:
         >>> Dataset.from_files("likes.csv", positive="> 3").n_interactions
         2
         """
-        frame, item_frame = read_table(interactions), None
+        files = table_files(interactions)
+        mapping = check_columns(columns or {})
+        frame, item_frame = read_interactions(files, mapping), None
         if items is not None:
-            item_frame = read_table(items)
+            item_frame = read_table(items, mapping)
             frame, item_frame = same_identifiers(frame, item_frame)
-        labels = (str(interactions), str(items))
+        labels = (label_of(files), str(items))
+        _require_mapped(mapping, (frame, item_frame), labels)
         if only_listed:
             frame = listed_only(frame, item_frame, labels)
-        return cls._build(frame, item_frame, labels, (positive, keep_unrated, Path(interactions).name))
+        name = " and ".join(file.name for file in files[:2]) + (f" and {len(files) - 2} more" if len(files) > 2 else "")
+        return cls._build(frame, item_frame, labels, (positive, keep_unrated, name))
 
     @classmethod
     def from_frames(
@@ -374,9 +386,22 @@ class Dataset:
 
     def __repr__(self) -> str:
         return (
-            f"Dataset({self.name!r}: {self.n_users:,} users, {self.n_items:,} items, "
-            f"{self.n_interactions:,} interactions, {self.n_categories} categories, density {self.density:.2%})"
+            f"Dataset({self.name!r}: {counted(self.n_users, 'user')}, {counted(self.n_items, 'item')}, "
+            f"{counted(self.n_interactions, 'interaction')}, {counted(self.n_categories, 'category')}, "
+            f"density {self.density:.2%})"
         )
+
+
+def _require_mapped(
+    columns: Mapping[str, str], frames: tuple[pl.DataFrame, pl.DataFrame | None], labels: tuple[str, str]
+) -> None:
+    """Refuse a mapping from a column that neither table has: it would go unnoticed where the column is optional."""
+    present = {name for frame in frames if frame is not None for name in frame.columns}
+    for ours, theirs in columns.items():
+        if ours not in present:
+            tables = labels[0] if frames[1] is None else f"{labels[0]} and {labels[1]}"
+            names = ", ".join(sorted(present))
+            raise DataError(f"there is no column {theirs!r} to be {ours!r} in {tables} (columns: {names}); correct it")
 
 
 def _decode(values: NDArray[np.integer[Any]], names: pl.Series | None) -> pl.Series:

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from slatewise.data.tables import DataError, counted, numbers, times
+from slatewise.data.tables import DataError, numbers, times
+from slatewise.plurals import counted
 
 Integers = NDArray[np.integer[Any]]
 
@@ -65,12 +66,45 @@ def last_of_each_pair(users: Integers, items: Integers, times: pl.Series | None)
     in_order |= users[1:] > users[:-1]
     if in_order.all():
         return None
-    keys = (items, users) if times is None else (times.fill_null(0).to_numpy(), items, users)
-    order = np.lexsort(keys)
-    ordered_users, ordered_items = users[order], items[order]
-    is_last = np.ones(len(order), dtype=bool)
-    is_last[:-1] = (ordered_users[1:] != ordered_users[:-1]) | (ordered_items[1:] != ordered_items[:-1])
+    order = _sorted_rows(users, items)
+    is_last = _ends(users[order], items[order])
+    if times is not None and not is_last.all():
+        _sort_repeated_by_time(order, is_last, times.fill_null(0).to_numpy())
     return order[is_last]
+
+
+def _sorted_rows(users: Integers, items: Integers) -> NDArray[np.intp]:
+    """Return the rows sorted by user, then item, then row: the same as `np.lexsort((items, users))`.
+
+    Where user, item and row fit into 63 bits, one sort of integers does it several times as fast.
+    """
+    row_bits = len(users).bit_length()
+    item_bits, user_bits = ((int(ids.max()) - int(ids.min())).bit_length() for ids in (items, users))
+    if row_bits + item_bits + user_bits > 63:
+        return np.lexsort((items, users))
+    packed: NDArray[np.int64] = (users.astype(np.int64) - users.min()) << item_bits
+    packed |= items.astype(np.int64) - items.min()
+    packed <<= row_bits
+    packed |= np.arange(len(users))
+    packed.sort()
+    packed &= (1 << row_bits) - 1
+    return packed.astype(np.intp, copy=False)
+
+
+def _ends(users: Integers, items: Integers) -> NDArray[np.bool_]:
+    """Return whether each row of a sorted table is the last one of its pair."""
+    is_last = np.ones(len(users), dtype=bool)
+    is_last[:-1] = (users[1:] != users[:-1]) | (items[1:] != items[:-1])
+    return is_last
+
+
+def _sort_repeated_by_time(order: NDArray[np.intp], is_last: NDArray[np.bool_], times: NDArray[Any]) -> None:
+    """Sort the rows of each pair that occurs more than once by time, in place; rows of equal times stay as they are."""
+    repeated = ~is_last
+    repeated[1:] |= ~is_last[:-1]
+    rows: NDArray[np.intp] = order[repeated]
+    pair: NDArray[np.intp] = np.cumsum(is_last)[repeated] - is_last[repeated]
+    order[repeated] = rows[np.lexsort((times[rows], pair))]
 
 
 def positive_rows(

@@ -4,7 +4,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from slatewise.data.tables import DataError, align, booleans, counted, identifiers, require_columns
+from slatewise.data.tables import DataError, align, booleans, identifiers, require_columns
+from slatewise.plurals import counted
 
 
 def positions(part: pl.Series, whole: pl.Series) -> NDArray[np.int32]:

@@ -6,6 +6,7 @@ cleaned up, counted and reported. Ids keep their type: text stays text, integers
 
 import gzip
 import io
+import re
 import uuid
 import zlib
 from contextlib import suppress
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from slatewise.data.column_names import Columns, suggestion
 from slatewise.data.errors import DataError
 
 __all__ = [
@@ -22,7 +24,6 @@ __all__ = [
     "align",
     "as_polars",
     "booleans",
-    "counted",
     "identifiers",
     "numbers",
     "original_identifiers",
@@ -41,17 +42,17 @@ BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "
 CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
-def read_table(path: str | Path) -> pl.DataFrame:
+def read_table(path: str | Path, columns: Columns | None = None) -> pl.DataFrame:
     """Read a CSV (separated by commas, tabs, semicolons or bars; UTF-8; possibly gzipped) or Parquet file.
 
-    Columns of a CSV file come back as text, except id columns with plain integers only: `7` becomes an
-    integer, but a column with `007` in it stays text.
+    `columns` maps our names of columns to those of the file, where it has them. Columns of a CSV file come back as
+    text, except id columns with plain integers only: `7` becomes an integer, but a column with `007` in it stays text.
     """
     path = Path(path)
     try:
         if path.suffix.lower() in PARQUET_SUFFIXES:
-            return pl.read_parquet(path)
-        return _integers_where_plain(_read_csv(path))
+            return _renamed(pl.read_parquet(path), columns)
+        return _integers_where_plain(_renamed(_read_csv(path), columns))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except pl.exceptions.PolarsError as error:
@@ -75,10 +76,9 @@ def require_columns(frame: pl.DataFrame, required: tuple[str, ...], label: str) 
     absent = [name for name in required if name not in frame.columns]
     if absent:
         present = ", ".join(frame.columns) or "none"
-        raise DataError(
-            f"{label} has no column {' and '.join(map(repr, absent))} (its columns: {present}); "
-            f"rename the columns accordingly"
-        )
+        guess = suggestion(absent, frame.columns)
+        fix = f"did you mean {guess}?" if guess else "rename the columns, or map them: --columns user_id=…,item_id=…"
+        raise DataError(f"{label} has no column {' and '.join(map(repr, absent))} (its columns: {present}); {fix}")
 
 
 def identifiers(column: pl.Series, label: str) -> tuple[pl.Series, str]:
@@ -94,11 +94,16 @@ def identifiers(column: pl.Series, label: str) -> tuple[pl.Series, str]:
         raise DataError(
             f"{label}: column {column.name!r} contains {column.dtype} values; ids must be integers, text or UUIDs"
         )
-    absent = column.is_null()
-    if kind != "int":
-        absent |= column.str.strip_chars().str.to_lowercase().is_in(["", "nan"])
-    _refuse_missing(absent, column.name, label)
+    distinct = column if kind == "int" else column.unique()
+    if _is_absent(distinct, kind).any():
+        _refuse_missing(_is_absent(column, kind), column.name, label)
     return column, kind
+
+
+def _is_absent(column: pl.Series, kind: str) -> pl.Series:
+    """Return where an id is missing, or is text that stands for one that is."""
+    absent = column.is_null()
+    return absent if kind == "int" else absent | column.str.strip_chars().str.to_lowercase().is_in(["", "nan"])
 
 
 def _signed(column: pl.Series, label: str) -> pl.Series:
@@ -124,8 +129,14 @@ def numbers(column: pl.Series, label: str) -> pl.Series:
         raise DataError(f"{label}: column {column.name!r} contains {column.dtype} values; it must contain numbers")
     if wrong.any():
         row = int(wrong.arg_max() or 0)
-        raise DataError(f"{label}, {_line(row)}: {column.name} {column[row]!r} is not a finite number; correct it")
+        raise DataError(f"{label}, {_line(row)}: {column.name} {column[row]!r} {_what_is_wrong(column[row])}")
     return parsed.fill_nan(None)
+
+
+def _what_is_wrong(value: object) -> str:
+    if re.fullmatch(r"\s*[-+]?[0-9]+,[0-9]+\s*", str(value)):
+        return f"has a decimal comma; write {str(value).strip().replace(',', '.')}, here and in the whole column"
+    return "is not a finite number; correct it"
 
 
 def booleans(column: pl.Series, label: str) -> pl.Series:
@@ -169,11 +180,6 @@ def same_identifiers(interactions: pl.DataFrame, items: pl.DataFrame) -> tuple[p
     return interactions, items
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun: `1 row`, `2,000 rows`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def _read_csv(path: Path) -> pl.DataFrame:
     content = path.read_bytes()
     if content.startswith(GZIP):
@@ -194,6 +200,12 @@ def _read_csv(path: Path) -> pl.DataFrame:
     return frame.rename({name: name.strip() for name in frame.columns})
 
 
+def _renamed(frame: pl.DataFrame, columns: Columns | None) -> pl.DataFrame:
+    """Give the columns of a table our names; one that already has such a name makes way."""
+    ours = {theirs: name for name, theirs in (columns or {}).items() if theirs in frame.columns and theirs != name}
+    return frame.drop(name for name in ours.values() if name in frame.columns).rename(ours)
+
+
 def _guess(content: bytes) -> str:
     return "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "latin1"
 
@@ -211,9 +223,14 @@ def _decompressed(content: bytes, path: Path) -> bytes:
 
 def _integers_where_plain(frame: pl.DataFrame) -> pl.DataFrame:
     for name in IDENTIFIERS:
-        if name in frame.columns and frame[name].str.contains(CANONICAL_INTEGER).all():
+        if name in frame.columns and _is_plain(frame[name]):
             frame = frame.with_columns(pl.col(name).cast(pl.Int64))
     return frame
+
+
+def _is_plain(column: pl.Series) -> bool:
+    """Whether a column of text has plain integers only; most columns of names are told from it by their first rows."""
+    return bool(column.head(100).str.contains(CANONICAL_INTEGER).all() and column.str.contains(CANONICAL_INTEGER).all())
 
 
 def _from_pandas(column: Any, name: str) -> pl.Series:
