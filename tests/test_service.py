@@ -589,3 +589,4 @@ def test_versions_are_listed_promoted_and_rolled_back(service: Local, tmp_path: 
     assert service.client.post("/v1/catalog/rollback", headers=empty).status_code == 409
     unknown = service.client.post("/v1/catalog/promote", json={"version": "0" * 16})
     assert (unknown.status_code, service.client.get("/v1/catalog").json()["items"]) == (409, 60)
+    assert "GET /v1/catalog/versions" in unknown.json()["detail"]

@@ -1010,7 +1010,7 @@ class Recommender:
         return rate
 
     def uncertain_items(self, limit: int = 20) -> list[RatedItem]:
-        """Return available items that the least is known about: up to half new ones, the newest first, then by rate.
+        """Return offered items that the least is known about: up to half new ones, the newest first, then by rate.
 
         Parameters
         ----------
@@ -1026,7 +1026,7 @@ class Recommender:
         >>> [(item.id, item.is_new) for item in recommender.uncertain_items()]
         [('mate', True), ('cocoa', False), ('tea', False)]
         """
-        return uncertain_items(self._serving.served, limit)
+        return uncertain_items(self._serving.served, limit, self._serving.clock())
 
     def verify(self) -> Iterator[tuple[str, str | None]]:
         """Yield every user and what is wrong with what is cached about them, or None.

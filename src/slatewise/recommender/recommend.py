@@ -253,7 +253,9 @@ def choose_items(
         chosen, unmet = select_by_rules(chooser, (state, random), question, served.attributes)
     numbers = chosen.items[0][chosen.items[0] >= 0]
     if not len(numbers):
-        raise RequestError("nothing is left to show: no item passes the given candidates, categories and exclusions")
+        raise RequestError(
+            "nothing is left to show: no item passes the given candidates, categories, filter and exclusions"
+        )
     likes = likes_at(policy, learned, now)
     choosing = Choosing(chooser, state, random, likes, *_by_rules(served, request, numbers))
     return numbers, *describe(served, chosen, choosing), unmet, _propensities(chosen, request.rules)

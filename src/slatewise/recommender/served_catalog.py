@@ -265,10 +265,10 @@ class ServedCatalog:
             return item
 
 
-def uncertain_items(served: ServedCatalog, limit: int) -> list[RatedItem]:
-    """Return available items that the least is known about: up to half new ones, then those of the least sure rate."""
+def uncertain_items(served: ServedCatalog, limit: int, now: float) -> list[RatedItem]:
+    """Return offered items that the least is known about: up to half new ones, then those of the least sure rate."""
     rates, n_trained = served.rates, served.items.untrained.n_trained
-    offered = np.flatnonzero(served.items.available)
+    offered = np.delete(np.arange(served.n_items), served.items.hidden(now))
     newest = offered[offered >= n_trained][::-1][: (limit + 1) // 2]
     others = np.setdiff1d(offered, newest, assume_unique=True)
     n_others = min(limit - len(newest), len(others))

@@ -61,6 +61,8 @@ async def list_trainings(state: ServiceState, _: Request) -> Response:
 
 async def promote_version(state: ServiceState, _: Request, body: PromoteBody) -> Response:
     """Put a version of the catalog in use and serve from it, without a pause; 409 if it cannot be used."""
+    if body.version not in {version.name for version in await state.run(versions, state.settings.catalog)}:
+        raise ProblemError(DAMAGED_CATALOG, "No such version is kept; GET /v1/catalog/versions lists those that are.")
     return await _serve_after(state, state.change_version(body.version))
 
 
