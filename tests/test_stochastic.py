@@ -60,10 +60,12 @@ def test_marginals_and_expectations_are_sums_over_slates() -> None:
     everything, by_slate = np.ones((1, 6), dtype=bool), expected().prod(axis=1)
     slate, values = np.array([2, 3, 4]), np.arange(6.0)[None]
     starts = Streams(1, np.arange(40_000, dtype=np.uint64), 0).starts
-    found = sampler().marginals(everything, slate, starts)
+    found, drawn = sampler().marginals(everything, slate, starts, values[0])
     exact = [sum(p for s, p in zip(SLATES, by_slate, strict=True) if s[at] == item) for at, item in enumerate(slate)]
     np.testing.assert_allclose(found, exact, rtol=0.01)
     assert found[0] == pytest.approx(exact[0], rel=1e-12)
+    by_place = [sum(p * s[at] for s, p in zip(SLATES, by_slate, strict=True)) for at in range(K)]
+    np.testing.assert_allclose(drawn, by_place, rtol=0.01)
     mean = sampler().expectations(everything, slate[None], values)[0]
     for place in range(K):
         left = [item for item in range(6) if item not in slate[:place]]

@@ -8,6 +8,7 @@ from slatewise.cli import (
     catalog,
     data,
     demo,
+    evaluate,
     importing,
     items,
     keys,
@@ -37,6 +38,7 @@ app.command("reproduce", epilog=reproduce.EXAMPLE)(reproduce.reproduce)
 app.command("report", epilog=reproduce.REPORT_EXAMPLE)(reproduce.report)
 app.command("tune", epilog=tune.EXAMPLE)(tune.tune)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
+app.command("evaluate", epilog=evaluate.EXAMPLE)(evaluate.evaluate)
 app.command("serve", epilog=serve.EXAMPLE)(serve.serve)
 app.add_typer(keys.app, name="keys")
 app.add_typer(items.app, name="items")

@@ -1,12 +1,15 @@
 """`slatewise store backup`, `restore` and `export`: copies of a store, and back."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from slatewise.cli.console import print_json, tell, transfer
 from slatewise.cli.store import DEFAULT_STORE, StoreUrl, existing, reporting_errors
+
+if TYPE_CHECKING:
+    from slatewise.store import Store
 
 BACKUP_EXAMPLE = "Example: slatewise store backup slates-monday.db --store sqlite:///slates.db"
 RESTORE_EXAMPLE = "Example: slatewise store restore slates-monday.db --store sqlite:///slates.db --replace"
@@ -59,20 +62,40 @@ def restore(
 def export(
     store: StoreUrl = DEFAULT_STORE,
     user: Annotated[str | None, typer.Option(help="Only this user.", show_default=False)] = None,
+    program: Annotated[
+        str | None, typer.Option("--for", help="obp, vw or parquet: a table of shown items.", show_default=False)
+    ] = None,
+    to: Annotated[Path | None, typer.Option("--to", help="The file to write with --for.", show_default=False)] = None,
 ) -> None:
-    """Print the log as JSON, one user per line, also while a service runs; `restore` reads it again."""
+    """Print the log as JSON, one user per line, also while a service runs; `restore` reads it again.
+
+    With --for, write what was shown and clicked, with propensities, to a file that other programs read.
+    """
     from slatewise.store import open_store
     from slatewise.store.transfer import export_line, export_lines
 
     with reporting_errors():
         opened = open_store(existing(store), read_only=True)
         try:
+            if program is not None or to is not None:
+                _export_table(opened, program, to)
+                return
             for line in export_lines(opened) if user is None else [export_line(opened, user)]:
                 if line is None:
                     raise ValueError(f"the store knows no user {user!r}")
                 print_json(line)
         finally:
             opened.close()
+
+
+def _export_table(store: "Store", program: str | None, file: Path | None) -> None:
+    """Write the table of shown items for another program."""
+    from slatewise.cli.export_formats import FORMATS
+    from slatewise.recommender.log_table import shown_items
+
+    if program not in FORMATS or file is None:
+        raise ValueError(f"give --for one of {', '.join(FORMATS)} and --to FILE")
+    tell(f"{FORMATS[program](shown_items(store), file):,} slates in {file}")
 
 
 def _restore_sqlite(file: Path, path: Path, is_backup: bool, replace: bool) -> int:

@@ -16,10 +16,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.policies import Available, Slates
+from slatewise.policies import Available, Policy, Slates, State
 from slatewise.randomness import Streams
 from slatewise.recommender.constrained import Question, select_by_rules
-from slatewise.recommender.learning import LoggedSlate, Shown, likes_at, state_at
+from slatewise.recommender.learning import Learned, LoggedSlate, Shown, likes_at, state_at
 from slatewise.recommender.loading import load_profile
 from slatewise.recommender.profile import (
     SAVE_EVERY,
@@ -238,14 +238,7 @@ def choose_items(
     """
     policy, learned = profile.policy, learn_everything(profile)
     unmet: tuple[UnmetRule, ...] = ()
-    if request.rules is not NO_RULES:
-        served.attributes.check(request.rules)
-    items, never = served.items, learned.never
-    hidden = items.withdrawn if now >= items.last_published else items.hidden(now)
-    if len(hidden):
-        never = _united(hidden, never)
-    available = available_items(served, learned.shown, never, request, now)
-    state, chooser = state_at(policy, learned, now), policy.with_diversity(request.diversity)
+    chooser, state, available, never = situation(served, policy, learned, request, now)
     if request.rules is NO_RULES:
         chosen = chooser.select(state, available, request.k, random)
     else:
@@ -259,6 +252,20 @@ def choose_items(
     likes = likes_at(policy, learned, now)
     choosing = Choosing(chooser, state, random, likes, *_by_rules(served, request, numbers))
     return numbers, *describe(served, chosen, choosing), unmet, _propensities(chosen, request.rules)
+
+
+def situation(
+    served: ServedCatalog, policy: ServedPolicy, learned: Learned, request: SlateRequest, now: float
+) -> tuple[Policy, State, Available, Integers]:
+    """Return what a slate is chosen by and from: policy, state, what is available, and what must not be shown."""
+    if request.rules is not NO_RULES:
+        served.attributes.check(request.rules)
+    items, never = served.items, learned.never
+    hidden = items.withdrawn if now >= items.last_published else items.hidden(now)
+    if len(hidden):
+        never = _united(hidden, never)
+    available = available_items(served, learned.shown, never, request, now)
+    return policy.with_diversity(request.diversity), state_at(policy, learned, now), available, never
 
 
 def _propensities(chosen: Slates, rules: SlateRules) -> tuple[float, ...] | None:

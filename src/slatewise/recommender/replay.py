@@ -18,6 +18,8 @@ from slatewise.recommender.types import ReplayedSlate, RequestError
 from slatewise.store.protocol import Transaction
 from slatewise.store.records import CLOSED, WITHDRAWN, Choice, SlateRecord
 
+RATES_GONE = "the rates of items that it was chosen by are no longer kept"
+
 
 def replay_user(transaction: Transaction, served: ServedCatalog, user: str) -> Iterator[ReplayedSlate]:
     """Yield every slate of a user and what is chosen in its place now, or why it cannot be chosen again."""
@@ -26,31 +28,31 @@ def replay_user(transaction: Transaction, served: ServedCatalog, user: str) -> I
     history = RatesHistory(transaction, served.digest)
     for slate in log.slates:
         choice = choices.get(slate.number)
-        policy = None if choice is None else _policy(served, choice)
-        reason = _obstacle(served, slate, choice, policy)
-        rated = None if reason or choice is None or policy is None else _rated(history, served, policy, choice)
-        if choice is None or policy is None or rated is None:
-            gone = "the rates of items that it was chosen by are no longer kept"
-            yield ReplayedSlate(user, slate.number, slate.slate_id, slate.items, (), reason or gone)
+        policy = None if choice is None else logged_policy(served, choice)
+        reason = obstacle(served, slate, choice, policy)
+        rates = None if reason is not None or choice is None else rates_for(history, served, choice)
+        if choice is None or policy is None or rates is None:
+            yield ReplayedSlate(user, slate.number, slate.slate_id, slate.items, (), reason or RATES_GONE)
             continue
-        known = _profile_before(served, policy, log, slate, known)
+        known = profile_before(served, policy, log, slate, known)
         known = replace(known, random_key=np.array([choice["random_key"]], dtype=np.uint64))
-        profile = replace(known, policy=rated)
+        profile = replace(known, policy=as_logged(policy, choice, rates))
         yield ReplayedSlate(user, slate.number, slate.slate_id, slate.items, _chosen(served, profile, user, choice))
 
 
-def _rated(history: RatesHistory, served: ServedCatalog, policy: ServedPolicy, choice: Choice) -> ServedPolicy | None:
-    """Return the policy choosing by the rates of items that were in force for a slate; None if they are not kept."""
-    exploration = choice["exploration"] or {"rates": 0, "explore": 0.0}
-    version = exploration["rates"]
+def as_logged(policy: ServedPolicy, choice: Choice, rates: tuple[Rates, int]) -> ServedPolicy:
+    """Return the policy choosing by the options that were in force for a slate, and by rates of items."""
+    return policy.exploring(choice["exploration"] or {}).with_rates(*rates)
+
+
+def rates_for(history: RatesHistory, served: ServedCatalog, choice: Choice) -> tuple[Rates, int] | None:
+    """Return the rates of items that were in force for a slate, and their version; None if they are not kept."""
+    version = (choice["exploration"] or {"rates": 0})["rates"]
     published = history.at(version) if version else PublishedRates()
-    if published is None:
-        return None
-    rates = published.on(served) or Rates.of(served.catalog)
-    return policy.exploring(exploration).with_rates(rates, version)
+    return None if published is None else (published.on(served) or Rates.of(served.catalog), version)
 
 
-def _obstacle(
+def obstacle(
     served: ServedCatalog, slate: SlateRecord, choice: Choice | None, policy: ServedPolicy | None
 ) -> str | None:
     """Return why a slate cannot be chosen again, None if it can."""
@@ -65,14 +67,14 @@ def _obstacle(
     return "its policy is not served with the same options" if policy is None else None
 
 
-def _policy(served: ServedCatalog, choice: Choice) -> ServedPolicy | None:
+def logged_policy(served: ServedCatalog, choice: Choice) -> ServedPolicy | None:
     """Return the policy that chose a slate, with the attention of that time."""
     given = choice["rules"]["attention"]
     attention = Attention(given["rule"], given["skip_weight"], tuple(given["curve"]))
     return served.with_attention(attention).policy_of(choice["key"])
 
 
-def _profile_before(
+def profile_before(
     served: ServedCatalog, policy: ServedPolicy, log: LogTail, slate: SlateRecord, known: UserProfile | None
 ) -> UserProfile:
     """Return the profile that a slate was chosen from; one of an earlier slate is continued if nothing came late."""
@@ -104,8 +106,13 @@ def _is_late(past: LogTail, known: UserProfile, slates: Sequence[SlateRecord]) -
     return late_feedback or any(e.received_at >= since and e.position < known.covers for e in past.events)
 
 
+def logged_request(user: str, choice: Choice) -> SlateRequest:
+    """Return what was requested, with what the user owned at that time."""
+    return replace(SlateRequest.of(user, choice["request"]), owned=tuple(choice.get("owned", ())))
+
+
 def _chosen(served: ServedCatalog, profile: UserProfile, user: str, choice: Choice) -> tuple[int | str, ...]:
-    request = replace(SlateRequest.of(user, choice["request"]), owned=tuple(choice.get("owned", ())))
+    request = logged_request(user, choice)
     random = Streams(choice["seed"], profile.random_key, choice["step"])
     try:
         return tuple(item.id for item in choose_items(served, profile, request, random, choice["at"])[1])

@@ -124,17 +124,25 @@ class ServedCatalog:
     def policy(self, name: str) -> ServedPolicy:
         """Return a policy by name, prepared for serving by two slates and what they teach if it is used first."""
         if name not in self._policies:
-            entry = self._shares.get(name, PolicyShare(name))
-            policy = with_skip_weight(make(entry, self.catalog), self.rules.attention.skip_weight)
-            self.rules.check(name, policy)
-            everything, state = Available.of(self.n_items), policy.start(1)
-            for step in range(2):
-                slates = policy.select(state, everything, 1, Streams(0, user_keys([""]), step))
-                state = policy.update(state, Evidence.of_clicks(slates.items, np.zeros((1, 1), dtype=np.bool_)))
-            key = policy_key(entry, policy, self.digest + learned_categories(policy), self.rules)
-            served = ServedPolicy(name, policy, key, self.rules, self.items.untrained)
-            self._policies.setdefault(name, served.with_rates(*self._rates))
+            self._policies.setdefault(name, self.prepare(name, self._shares.get(name, PolicyShare(name))))
         return self._policies[name]
+
+    def prepare(self, name: str, entry: PolicyShare) -> ServedPolicy:
+        """Return a policy that is prepared for serving under a name."""
+        policy = with_skip_weight(make(entry, self.catalog), self.rules.attention.skip_weight)
+        self.rules.check(name, policy)
+        everything, state = Available.of(self.n_items), policy.start(1)
+        for step in range(2):
+            slates = policy.select(state, everything, 1, Streams(0, user_keys([""]), step))
+            state = policy.update(state, Evidence.of_clicks(slates.items, np.zeros((1, 1), dtype=np.bool_)))
+        key = policy_key(entry, policy, self.digest + learned_categories(policy), self.rules)
+        served = ServedPolicy(name, policy, key, self.rules, self.items.untrained)
+        return served.with_rates(*self._rates)
+
+    def with_options(self, name: str, options: Mapping[str, Any]) -> ServedPolicy:
+        """Return a policy with other options than it is served with; those that are not given stay."""
+        known = self._shares.get(name, PolicyShare(name))
+        return self.prepare(name, replace(known, options={**known.options, **options}))
 
     @property
     def rates(self) -> Rates:

@@ -98,14 +98,19 @@ class SoftmaxGreedy:
         starts = np.zeros(len(slates), dtype=np.uint64)
         return self._run(available, starts, (slates, slates, np.ascontiguousarray(values)))[4]
 
-    def marginals(self, available: Available | ArrayLike, slate: Integers, starts: Keys) -> Floats:
+    def marginals(
+        self, available: Available | ArrayLike, slate: Integers, starts: Keys, values: Floats | None = None
+    ) -> tuple[Floats, Floats]:
         """Return how probable each item of one slate (k,) is at its place, whatever comes before it.
 
-        It is the mean over drawn slates of the probability given the items before; the first place is exact.
+        And the expected value of what is drawn at each place, of values (n_items,). Both are means over drawn slates of
+        what holds given the items before; the first place is exact.
         """
         given = np.full((len(starts), len(slate)), -1, dtype=np.int64)
         asked = np.tile(slate, (len(starts), 1))
-        return np.asarray(self._run(available, starts, (given, asked, NO_VALUES))[3].mean(axis=0))
+        table = NO_VALUES if values is None else np.ascontiguousarray(values)[None]
+        *_, propensity, expected = self._run(available, starts, (given, asked, table))
+        return np.asarray(propensity.mean(axis=0)), np.asarray(expected.mean(axis=0))
 
     def _run(self, available: Available | ArrayLike, starts: Keys, asked: tuple[Integers, Integers, Floats]) -> Sampled:
         """Run the kernel; asked: items to take instead of drawing, items to know the propensities of, values."""

@@ -1,0 +1,96 @@
+"""Slates of a log as arrays, with what a target policy would have made of each, and what the estimators say of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+
+from slatewise.evaluation import estimators
+from slatewise.evaluation.estimators import Floats, ratios
+from slatewise.evaluation.intervals import Estimate, Integers, estimate
+
+DIRECT, STANDARD, INDEPENDENT, INTERACTION, CASCADE, PSEUDO_INVERSE = (
+    "direct method",
+    "standard IPS",
+    "independent IPS",
+    "reward-interaction IPS",
+    "cascade doubly robust",
+    "pseudo-inverse",
+)
+
+
+class SlateTerms(NamedTuple):
+    """What is known about one logged slate, each (k,); see `LoggedSlates`."""
+
+    rewards: Floats
+    logged: Floats
+    target: Floats
+    logged_marginal: Floats
+    target_marginal: Floats
+    predicted: Floats
+    expected: Floats
+    direct: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedSlates:
+    """Logged slates, each array (n_slates, k) but users (n_slates,).
+
+    logged and target: propensities of the shown items under the policy that showed them and under the one that is
+    judged, given the items before each; marginals: whatever came before; predicted: the model's reward of each shown
+    item; expected: of what the target draws at that place, given the items before it; direct: of its own slates.
+    """
+
+    users: Integers
+    rewards: Floats
+    logged: Floats
+    target: Floats
+    logged_marginal: Floats
+    target_marginal: Floats
+    predicted: Floats
+    expected: Floats
+    direct: Floats
+
+    @classmethod
+    def of(cls, users: Sequence[int], slates: Sequence[SlateTerms]) -> "LoggedSlates":
+        """Lay out slates of any length as rows; a place without an item has reward 0 and propensities of 1."""
+        k = max(len(slate.rewards) for slate in slates)
+        ones = {"logged", "target", "logged_marginal", "target_marginal"}
+        tables = {name: np.full((len(slates), k), float(name in ones)) for name in SlateTerms._fields}
+        for row, slate in enumerate(slates):
+            for name, values in zip(SlateTerms._fields, slate, strict=True):
+                tables[name][row, : len(values)] = values
+        return cls(np.array(users, dtype=np.int64), **tables)
+
+    def with_fitted_model(self) -> "LoggedSlates":
+        """Return the same with predictions scaled, for each place, to the rewards that were seen there."""
+        sums, seen = self.predicted.sum(axis=0), self.rewards.sum(axis=0)
+        factors = np.divide(seen, sums, out=np.zeros_like(sums), where=sums > 0.0)
+        tables = {field.name: getattr(self, field.name) for field in fields(self)}
+        scaled = {name: tables[name] * factors for name in ("predicted", "expected", "direct")}
+        return LoggedSlates(**{**tables, **scaled})
+
+    def estimates(self) -> Mapping[str, Estimate]:
+        """Return what each estimator says about the reward per slate, by name."""
+        weights, marginal = ratios(self.target, self.logged), ratios(self.target_marginal, self.logged_marginal)
+        down_to = np.asarray(np.cumprod(weights, axis=1), dtype=np.float64)
+        rewards, robust = self.rewards, self.doubly_robust()
+        return {
+            DIRECT: estimate(estimators.direct_method(self.direct), self.users),
+            STANDARD: estimate(estimators.standard_ips(rewards, weights), self.users, down_to[:, -1:]),
+            INDEPENDENT: estimate(estimators.independent_ips(rewards, marginal), self.users, marginal),
+            INTERACTION: estimate(estimators.reward_interaction_ips(rewards, weights), self.users, down_to),
+            CASCADE: estimate(robust, self.users, down_to),
+            PSEUDO_INVERSE: estimate(estimators.pseudo_inverse(rewards, marginal), self.users, marginal),
+        }
+
+    def doubly_robust(self) -> Floats:
+        """Return the terms of the cascade doubly robust estimator."""
+        weights = ratios(self.target, self.logged)
+        return estimators.cascade_doubly_robust(self.rewards, weights, self.predicted, self.expected)
+
+    def difference(self) -> Estimate:
+        """Return how much more reward per slate the target gets than what was shown, by the doubly robust estimator."""
+        down_to = np.asarray(np.cumprod(ratios(self.target, self.logged), axis=1), dtype=np.float64)
+        return estimate(self.doubly_robust() - self.rewards.sum(axis=1), self.users, down_to)

@@ -1,0 +1,169 @@
+"""Judging a policy by the log of a service: what it would have got, when that can be told, and what is said if not."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slatewise.catalog import Catalog
+from slatewise.evaluation.logged_slates import CASCADE, DIRECT, INTERACTION, STANDARD
+from slatewise.policies import make_policy
+from slatewise.randomness import Streams, user_keys
+from slatewise.recommender import Pin, PolicyShare, Recommender, RequestError, SlateRules
+from tests.support.recommending import Clock, make_catalog
+
+RATES = np.random.default_rng(4).uniform(0.1, 0.5, 12)
+CATALOG = replace(make_catalog(12), log_odds=np.log(RATES / (1.0 - RATES)))
+LIKES = np.random.default_rng(5).beta(1.0, 2.0, 12)
+"""What share of people clicks each item, wherever it is shown."""
+DRAWN = {"drawn": PolicyShare("dc2b-calibrated", options={"explore_slates": 0.6})}
+K = 2
+
+
+def serve(recommender: Recommender, n_users: int, clock: Clock, seed: int = 0) -> None:
+    """Show one slate to each user, who clicks by LIKES."""
+    draw = np.random.default_rng(seed)
+    for user in range(n_users):
+        clock.now += 1.0
+        slate = recommender.recommend(f"user {user}", K)
+        clicked = [item.id for item in slate.items if draw.random() < LIKES[int(item.id) - 100]]
+        recommender.feedback(slate.slate_id, clicked, final=True)
+
+
+def truth(name: str, catalog: Catalog, **options: Any) -> float:
+    """The clicks per first slate of a policy, by showing it to many."""
+    policy, n = make_policy(name, catalog, **options), 20_000
+    available = np.ones((n, catalog.n_items), dtype=bool)
+    chosen = policy.select(policy.start(n), available, K, Streams(9, user_keys(range(n)), 0))
+    return float(LIKES[chosen.items].sum(axis=1).mean())
+
+
+@pytest.fixture(scope="module")
+def recommender() -> Recommender:
+    clock = Clock()
+    recommender = Recommender(CATALOG, DRAWN, clock=clock)
+    serve(recommender, 800, clock)
+    return recommender
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("random", {}), ("dc2b-calibrated", {"explore_slates": 0.3}), ("popular", {}), ("drawn", {})],
+)
+def test_estimates_cover_what_the_policy_gets(recommender: Recommender, name: str, options: dict[str, float]) -> None:
+    """A target that draws, one that does not, and the one that made the log."""
+    found = recommender.evaluate(name, options)
+    propensities = [row["choice"]["propensities"][0] for row in recommender.export("user 0")["slates"]]
+    assert propensities != [1.0 / 12.0]  # negative control: it is not a uniform draw that is judged
+    expected = truth("dc2b-calibrated" if name == "drawn" else name, CATALOG, **(options or _options(name)))
+    for estimator in (STANDARD, INTERACTION, CASCADE):
+        one = found.estimates[estimator]
+        middle, reach = (one.low + one.high) / 2.0, 1.7 * (one.high - one.low) / 2.0
+        assert abs(expected - middle) < reach, (estimator, one, expected)
+    assert (found.slates, found.users, found.drawn, found.skipped) == (800, 800, 1.0, {})
+    assert found.estimates[DIRECT].effective_slates == 800
+
+
+def _options(name: str) -> dict[str, float]:
+    return {"explore_slates": 0.6} if name == "drawn" else {}
+
+
+def test_the_policy_of_the_log_gets_what_it_got(recommender: Recommender) -> None:
+    found = recommender.evaluate("drawn")
+    for estimator in (STANDARD, INTERACTION):
+        assert found.estimates[estimator].value == pytest.approx(found.logged.value)
+        assert found.estimates[estimator].effective_slates == pytest.approx(800)
+    assert found.difference.value == pytest.approx(0.0, abs=0.02)
+    assert "may get more or less" in found.in_words()
+
+
+def test_a_deterministic_log_is_warned_of() -> None:
+    clock = Clock()
+    with Recommender(CATALOG, "dc2b-calibrated", clock=clock) as recommender:
+        with pytest.raises(RequestError, match="no slate has been closed yet"):
+            recommender.evaluate("popular")
+        serve(recommender, 40, clock)
+        found = recommender.evaluate("random")
+        assert found.drawn == 0.0
+        assert "were not drawn at random" in found.in_words()
+        with pytest.raises(RequestError, match="there is no policy"):
+            recommender.evaluate("magic")
+        with pytest.raises(RequestError, match="has no option"):
+            recommender.evaluate("popular", {"diversity": 1})
+
+
+def test_what_cannot_be_judged_is_left_out_and_counted() -> None:
+    with Recommender(CATALOG, DRAWN) as recommender:
+        for user, rules in (("ann", SlateRules()), ("ben", SlateRules(pin=(Pin(101, 1),)))):
+            slate = recommender.recommend(user, K, rules=rules)
+            recommender.feedback(slate.slate_id, [slate.items[0].id], final=True)
+        recommender.recommend("open", K)
+        found = recommender.evaluate("random")
+        assert found.slates == 1
+        assert found.skipped == {"its slate had rules other than filters": 1}
+        assert math.isinf(found.logged.high)
+        content = json.loads(json.dumps(found.as_json(), allow_nan=False))
+        assert content["logged"]["high"] is None
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from slatewise.cli import app
+
+    url, clock = f"sqlite:///{tmp_path}/slates.db", Clock()
+    CATALOG.save(tmp_path / "catalog")
+    with Recommender(CATALOG, DRAWN, url, clock=clock) as recommender:
+        serve(recommender, 5, clock)
+    (tmp_path / "slatewise.toml").write_text(
+        '[policies.drawn]\npolicy = "dc2b-calibrated"\nshare = 1.0\noptions = {explore_slates = 0.6}\n'
+    )
+    common = ["evaluate", "--catalog", f"{tmp_path}/catalog", "--store", url, "--config", f"{tmp_path}/slatewise.toml"]
+    chosen = [*common, "--policy", "dc2b-calibrated", "--option", "explore_slates=0.5"]
+    app(chosen, standalone_mode=False)
+    assert "doubly robust" in capsys.readouterr().out
+    app([*chosen, "--json"], standalone_mode=False)
+    assert json.loads(capsys.readouterr().out)["slates"] == 5
+    with pytest.raises(SystemExit, match="is not key=value"):
+        app([*common, "--policy", "popular", "--option", "diversity"], standalone_mode=False)
+
+
+def test_the_log_for_other_programs(tmp_path: Path) -> None:
+    """Each format holds the same clicks and propensities; slates that were not drawn are in the Parquet file only."""
+    import polars as pl
+
+    from slatewise.cli import app
+
+    url, clock = f"sqlite:///{tmp_path}/slates.db", Clock()
+    with Recommender(CATALOG, DRAWN, url, clock=clock) as recommender:
+        serve(recommender, 6, clock)
+        clock.now += 1.0
+        plain = recommender.recommend("plain", K, policy="popular")
+        recommender.feedback(plain.slate_id, final=True)
+        logged = [row for user in range(6) for row in recommender.export(f"user {user}")["slates"]]
+    for program in ("parquet", "obp", "vw"):
+        app(
+            ["store", "export", "--store", url, "--for", program, "--to", f"{tmp_path}/{program}"],
+            standalone_mode=False,
+        )
+    table = pl.read_parquet(tmp_path / "parquet").sort("created_at", "place")
+    propensities = [p for row in logged for p in row["choice"]["propensities"]]
+    assert table["propensity"].to_list() == [*propensities, None, None]
+    drawn = table.filter(pl.col("propensity").is_not_null())
+    with np.load(tmp_path / "obp", allow_pickle=False) as arrays:
+        order = np.lexsort((arrays["position"], arrays["slate_id"]))
+        assert sorted(arrays["reward"]) == sorted(drawn["clicked"].cast(pl.Float64))
+        joint = arrays["pscore"][order].reshape(6, K)
+        assert sorted(joint[:, 0]) == pytest.approx(sorted(np.array(propensities).reshape(6, K).prod(axis=1)))
+        assert (arrays["pscore_cascade"][order].reshape(6, K)[:, -1] == joint[:, -1]).all()
+        assert set(arrays["items"][arrays["action"]]) == set(drawn["item"])
+    lines = (tmp_path / "vw").read_text().splitlines()
+    labels = [line.split(" ")[0].split(":") for line in lines]
+    ids = json.loads((tmp_path / "vw.items.json").read_text())
+    assert sorted(float(label[2]) for label in labels) == sorted(propensities)
+    assert sum(-int(label[1]) for label in labels) == drawn["clicked"].sum()
+    assert {ids[int(label[0]) - 1] for label in labels} == set(drawn["item"])
+    with pytest.raises(SystemExit, match="give --for one of obp, parquet, vw and --to FILE"):
+        app(["store", "export", "--store", url, "--for", "csv"], standalone_mode=False)
