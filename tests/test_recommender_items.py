@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -437,3 +438,19 @@ def test_a_frame_by_columns_is_the_frame_row_by_row(catalog: Catalog, rows: list
             fitting = [None if one is None else datetime.fromtimestamp(one["time"], UTC) for one in fitting]
         assert frame[name].to_list() == fitting + [None] * (N_ITEMS - len(rows))
     assert snapshot.with_records(records[-1:], ItemTable(2, ("A", "B"))).frame.equals(frame)
+
+
+def test_changes_at_the_same_time_all_count(catalog: Catalog, tmp_path: Path) -> None:
+    with Recommender(catalog, store=f"sqlite:///{tmp_path}/slates.db") as recommender:
+        recommender.put_items([Item(7)])
+
+        def change(number: int) -> None:
+            for step in range(3):
+                recommender.patch_item(7, {"attributes": {f"a{number}_{step}": step}})
+            recommender.put_items([Item(1_000 + number, attributes={"price": number})])
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(change, range(4)))
+        assert recommender.snapshot.version == 1 + 4 * 4
+        assert len(recommender.item(7).attributes) == 4 * 3
+        assert recommender.snapshot.frame["price"].drop_nulls().sort().to_list() == [0.0, 1.0, 2.0, 3.0]
