@@ -21,6 +21,7 @@ from slatewise.report import (
     Report,
     Section,
     Table,
+    latex_table,
     machine,
     markdown_table,
     paper,
@@ -241,8 +242,33 @@ def test_a_report_made_again_from_stored_records_is_the_same_bytes(tmp_path: Pat
     write_report(tmp_path / "second", again)
     first, second = ({path.name: path.read_bytes() for path in (tmp_path / d).iterdir()} for d in ("first", "second"))
     assert first == second
-    figures = {f"figure-{name}.{kind}" for name in ("alpha", "size") for kind in ("png", "svg")}
-    assert set(first) == {"report.html", "table2.csv", "table3.csv", *figures}
+    figures = {f"figure-{name}.{kind}" for name in ("alpha", "size") for kind in ("png", "svg", "pdf")}
+    tables = {f"table{number}.{kind}" for number in (2, 3) for kind in ("csv", "tex")}
+    assert set(first) == {"report.html", *tables, *figures}
+
+
+def test_a_table_as_latex_has_booktabs_rules_and_no_commands_of_its_data() -> None:
+    cell = Comparison(0.5, paper=0.4, sd=0.01)
+    table = Table("odd", "100 % of a_b", ("name", "P@50"), (("x & y", cell), (r"\input{z}", None)), ("α ≥ 1",))
+    lines = latex_table(table).splitlines()
+    assert [line for line in lines if line.endswith("rule")] == [r"\toprule", r"\midrule", r"\bottomrule"]
+    assert r"\caption{100 \% of a\_b}" in lines
+    assert r"x \& y & 0.5000 $\pm$ 0.0100 (0.4000) \\" in lines
+    assert r"\textbackslash{}input\{z\} & -- \\" in lines
+
+
+def test_tables_are_frames_and_show_in_notebooks() -> None:
+    table = Table("t", "A <caption>", ("policy", "F"), (("ease", Comparison(0.5, sd=0.01)), ("dc2b", Comparison(0.6))))
+    frame = table.to_polars()
+    assert frame["policy"].to_list() == ["ease", "dc2b"]
+    assert frame["F"].to_list() == [0.5, 0.6]
+    assert "A &lt;caption&gt;" in table._repr_html_()
+
+
+def test_a_page_leads_with_what_was_found(made: Report) -> None:
+    assert 'class="lead"' not in page(replace(made, sections=(Section("s"),)))
+    html = page(replace(made, sections=(Section("s"), Section("t", ("Ours wins <all>.", "More.")))))
+    assert '<p class="lead">Ours wins &lt;all&gt;.</p>' in html
 
 
 def test_another_report_is_not_overwritten_silently(tmp_path: Path, made: Report) -> None:

@@ -4,9 +4,10 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
+import rich.table
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -17,6 +18,10 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from slatewise.report import Table
 
 stderr = Console(stderr=True, highlight=False)
 stdout = Console(highlight=False)
@@ -37,6 +42,23 @@ def warn_of_password(store: str) -> str:
             "set SLATEWISE_STORE instead, or leave the password out and use PGPASSFILE"
         )
     return store
+
+
+def print_table(table: "Table") -> None:
+    """Print a table of a report: drawn on a terminal, as Markdown into a file or a pipe."""
+    from slatewise.report import markdown_table
+    from slatewise.report.document import Comparison, plain
+
+    if not stdout.is_terminal:
+        stdout.print(f"\n{markdown_table(table)}", markup=False, soft_wrap=True)
+        return
+    drawn = rich.table.Table(title=table.caption, title_justify="left", caption="\n".join(table.notes) or None)
+    for number, name in enumerate(table.columns):
+        drawn.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in table.rows:
+        texts = (cell.ours_text if isinstance(cell, Comparison) else plain(cell) for cell in row)
+        drawn.add_row(*map(Text, texts))
+    stdout.print(drawn)
 
 
 def print_json(value: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slatewise.cli.console import print_json, stdout, steps, tell
+from slatewise.cli.console import print_json, print_table, stdout, steps, tell
 from slatewise.cli.dataset_options import Columns, Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
 
 if TYPE_CHECKING:
@@ -199,31 +199,56 @@ def _batches(splits: list[int], size: int) -> list[list[int]]:
 
 
 def report(
-    target: Target,
-    out: Annotated[Path, typer.Option(help="Directory that `reproduce` wrote.", show_default=False)],
+    target: Annotated[
+        str, typer.Argument(help="What `reproduce` or `run` ran: a table, or a TOML file.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="Directory that `reproduce` or `run` wrote.", show_default=False)],
     data: Data = None,
     interactions: Interactions = None,
     items: Items = None,
     positive: Positive = None,
     columns: Columns = None,
-    splits: Splits = 5,
-    seed: Seed = 0,
+    splits: Annotated[int | None, typer.Option(min=1, help="Number of splits; 5, or those of the file.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**31, help="Seed of the first split; 0, or the file's.")
+    ] = None,
     policy: Policies = None,
     json: Json = False,
 ) -> None:
-    """Compute metrics, tables and report again from stored records, without simulating anything."""
+    """Compute metrics, tests, tables and figures from stored records, without simulating anything.
+
+    For an experiment of your own the first arm is compared with all others.
+    """
+    from slatewise.cli.run import load_named
     from slatewise.lab.experiment import load_results
     from slatewise.lab.reproduction import TARGETS, ExperimentRun, find_experiment
 
+    if target not in TARGETS:
+        own = load_named(target)
+        wanted = replace(own, splits=splits or own.splits, seed=own.seed if seed is None else seed)
+        _report_own(wanted, load_dataset(data, OwnTables(interactions, items, positive, columns)), out, json)
+        return
     _check(target, TARGETS, policy or [])
     if target in (REGRET, LIVING, *STUDIES):
         raise typer.BadParameter(f"{target} keeps no records; `slatewise reproduce {target}` runs it again")
     dataset = load_dataset(data, OwnTables(interactions, items, positive, columns))
     runs = {}
     for name in TARGETS[target]:
-        experiment = find_experiment(name, splits, seed, policy or ())
+        experiment = find_experiment(name, splits or 5, seed or 0, policy or ())
         runs[name] = ExperimentRun(experiment, load_results(out / "records", experiment, dataset))
-    _write_results(ReportRequest(target, out, splits, seed, True), dataset, runs, json)
+    _write_results(ReportRequest(target, out, splits or 5, seed or 0, True), dataset, runs, json)
+
+
+def _report_own(experiment: "Experiment", dataset: "Dataset", out: Path, json: bool) -> None:
+    """Report on an experiment of one's own, a TOML file, from the records that `run` wrote."""
+    from slatewise.lab.experiment import load_results
+    from slatewise.lab.own import as_json, sections
+
+    results = load_results(out / "records", experiment, dataset)
+    request = ReportRequest(experiment.name, out, experiment.splits, experiment.seed, True)
+    document = _report(request, (repr(dataset), dataset.digest), sections(experiment, dataset, results))
+    document = replace(document, title=experiment.title)
+    _publish(request, document, as_json(experiment, dataset, results) if json else None)
 
 
 def _check(target: str, known: dict[str, tuple[str, ...]], policies: list[str]) -> None:
@@ -266,14 +291,16 @@ def _report(request: ReportRequest, data: tuple[str, str], sections: "tuple[Sect
 
 def _publish(request: ReportRequest, document: "Report", json: dict[str, Any] | None) -> None:
     """Write the report; print the JSON document or the tables."""
-    from slatewise.report import markdown_table, write_report
+    from slatewise.report import write_report
 
     page = write_report(request.out, document, request.force)
     if json is not None:
         print_json(json)
         return
     for table in document.tables:
-        stdout.print(f"\n{markdown_table(table)}", markup=False, soft_wrap=True)
+        print_table(table)
+    if document.finding:
+        stdout.print(document.finding, markup=False, soft_wrap=True)
     tell(f"written to {page}")
 
 

@@ -2,17 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slatewise.cli.console import print_json, stdout, tell
+from slatewise.cli.console import print_json, print_table, tell
 from slatewise.cli.dataset_options import Columns, Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
 from slatewise.cli.reproduce import RunOptions, Workers, run_or_load
 
 if TYPE_CHECKING:
-    from slatewise.data.dataset import Dataset
-    from slatewise.lab.experiment import Experiment, Results
+    from slatewise.lab.experiment import Experiment
 
 EXAMPLE = "Example: slatewise run table2 --data ml-100k --cluster tcp://10.0.0.1:8786"
 
@@ -41,21 +40,22 @@ def run(
     """
     if workers is not None and cluster is not None:
         raise typer.BadParameter("use either --workers or --cluster, not both")
-    wanted = _load(experiment)
+    from slatewise.lab.metrics import per_split, summary
+    from slatewise.lab.own import as_json, metrics_by_user, metrics_table
+
+    wanted = load_named(experiment)
     wanted = replace(wanted, splits=splits or wanted.splits, seed=wanted.seed if seed is None else seed)
     dataset = load_dataset(data, OwnTables(interactions, items, positive, columns))
     folder = (out or Path("results") / dataset.name) / "records"
     results = run_or_load(wanted, dataset, RunOptions(folder, workers, cluster, again))
-    rows = _rows(wanted, dataset, results)
     if json:
-        choices = results.choices.drop("dataset").to_dicts()
-        print_json({"experiment": wanted.name, "dataset": dataset.name, "rows": rows, "choices": choices})
+        print_json(as_json(wanted, dataset, results))
         return
-    _show(wanted.title, rows)
-    tell(f"records in {folder}")
+    print_table(metrics_table(summary(per_split(metrics_by_user(wanted, dataset, results))), wanted.title))
+    tell(f"records in {folder}; `slatewise report {experiment}` turns them into tables, tests and figures")
 
 
-def _load(name: str) -> "Experiment":
+def load_named(name: str) -> "Experiment":
     """Read an experiment file, or one that comes with slatewise."""
     from slatewise.lab.experiment import load_experiment, shipped
 
@@ -69,21 +69,3 @@ def _load(name: str) -> "Experiment":
         return load_experiment(path)
     except (ValueError, TypeError) as error:
         raise typer.BadParameter(str(error), param_hint="EXPERIMENT") from error
-
-
-def _rows(experiment: "Experiment", dataset: "Dataset", results: "Results") -> list[dict[str, Any]]:
-    """Return the metrics of every arm: means over splits, and standard deviations."""
-    from slatewise.lab.metrics import CUT_OFFS, per_split, per_user, summary
-
-    reached = {arm.rounds * arm.k for arm in experiment.arms}
-    users = per_user(results.records, dataset.categories, sorted({*CUT_OFFS, *reached}))
-    return summary(per_split(users)).drop("dataset").to_dicts()
-
-
-def _show(title: str, rows: list[dict[str, Any]]) -> None:
-    from slatewise.report import Comparison, Table, markdown_table
-
-    metrics = [name for name in rows[0] if name not in ("policy", "splits") and not name.endswith(" sd")]
-    cells = tuple((row["policy"], *(Comparison(row[name], sd=row[f"{name} sd"]) for name in metrics)) for row in rows)
-    table = Table("run", title, ("policy", *(name.replace("p@", "P@") for name in metrics)), cells)
-    stdout.print(markdown_table(table), markup=False, soft_wrap=True)

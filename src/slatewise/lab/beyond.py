@@ -1,4 +1,4 @@
-"""Our policy against every rival: each metric, and precision at equal diversity, with a verdict for every cell."""
+"""One policy against every rival: each metric, and precision at equal diversity, with a verdict for every cell."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from slatewise.lab.experiment import AT
+from slatewise.lab.metrics import precision_columns
 from slatewise.lab.significance import WON, Cell, Floats, corrected, paired_significance, paired_t
 from slatewise.report.paper import METRICS, TABLE_2, TUNED, column_of
 
@@ -23,18 +24,31 @@ FLOOR = ("random",)
 class People:
     """What each person got from each policy: one row per policy and person, averaged over the splits that tested them.
 
-    Every policy was tested on the same people.
+    Every policy was tested on the same people; `ours` is compared with all others.
     """
 
     frame: pl.DataFrame
+    ours: str = OURS
 
     @classmethod
-    def of(cls, users: pl.DataFrame) -> "People":
-        """Average `metrics.per_user`, with each person's own F."""
-        total = pl.col("p@50") + pl.col("diversity")
-        f = pl.when(total > 0).then(2 * pl.col("p@50") * pl.col("diversity") / total).otherwise(0.0)
-        means = users.with_columns(f=f).group_by("policy", "user", maintain_order=True).agg(pl.col(METRICS).mean())
-        return cls(means.sort("user", maintain_order=True))
+    def of(cls, users: pl.DataFrame, ours: str = OURS) -> "People":
+        """Average `metrics.per_user`, with each person's own F; what nobody has a value of is left out."""
+        precision, diversity = pl.col(precision_columns(users)[-1]), pl.col("diversity")
+        total = precision + diversity
+        f = pl.when(total > 0).then(2 * precision * diversity / total).when(total == 0).then(0.0)
+        means = users.with_columns(f=f).drop("dataset", "split").group_by("policy", "user", maintain_order=True).mean()
+        known = [name for name in means.columns if means[name].null_count() < len(means)]
+        return cls(means.select(known).sort("user", maintain_order=True), ours)
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of the metrics: precisions, then diversity and F."""
+        return [name for name in self.frame.columns if name not in ("policy", "user")]
+
+    @property
+    def precision(self) -> str:
+        """The precision of everything shown."""
+        return precision_columns(self.frame)[-1]
 
     @cached_property
     def parts(self) -> dict[str, pl.DataFrame]:
@@ -48,7 +62,7 @@ class People:
     @property
     def rivals(self) -> list[str]:
         """The labels of all other policies, without floors and points of curves."""
-        return [name for name in self.parts if name != OURS and name not in FLOOR and AT not in name]
+        return [name for name in self.parts if name != self.ours and name not in FLOOR and AT not in name]
 
     def curve(self, label: str) -> list[str]:
         """Return the points of a policy's curve, by rising diversity."""
@@ -71,7 +85,7 @@ class Verdicts:
         groups = [_by_metric(people), _at_equal_diversity(people), _with_paper(people, dataset)]
         cells = iter(corrected([cell for group in groups for cell in group]))
         by_metric, equal, paper = ([next(cells) for _ in group] for group in groups)
-        return cls(by_metric, equal, paper, [_best(people, by_metric, paper, metric) for metric in METRICS])
+        return cls(by_metric, equal, paper, [_best(people, by_metric, paper, metric) for metric in people.metrics])
 
     def as_json(self) -> dict[str, Any]:
         """Return every cell with its verdict, and the best rival of each metric."""
@@ -85,9 +99,9 @@ class Verdicts:
 def _by_metric(people: People) -> list[Cell]:
     """Compare our policy with every rival, metric by metric."""
     return [
-        _compare((rival, metric), people.values(OURS, metric), people.values(rival, metric))
+        _compare((rival, metric), people.values(people.ours, metric), people.values(rival, metric))
         for rival in people.rivals
-        for metric in METRICS
+        for metric in people.metrics
     ]
 
 
@@ -97,36 +111,38 @@ def _at_equal_diversity(people: People) -> list[Cell]:
     Between two points of a rival's curve, people get the first with the probability that makes the mean diversity equal
     to ours, and the second otherwise; this is what they get on average.
     """
-    cells = []
-    for ours in sorted(people.curve(OURS)):
+    cells: list[Cell] = []
+    if "diversity" not in people.metrics:
+        return cells
+    for ours in sorted(people.curve(people.ours)):
         for rival in people.rivals:
             theirs = mixture(people, people.curve(rival), float(people.values(ours, "diversity").mean()))
             if theirs is not None:
-                cell = _compare((rival, "p@50"), people.values(ours, "p@50"), theirs, float(ours.split(AT)[1]))
-                cells.append(cell)
+                names, values = (rival, people.precision), people.values(ours, people.precision)
+                cells.append(_compare(names, values, theirs, float(ours.split(AT)[1])))
     return cells
 
 
 def mixture(people: People, curve: Sequence[str], diversity: float) -> Floats | None:
-    """Return P@50, person by person, of the mixture of two neighbors on a curve with this mean diversity; or None."""
+    """Return each person's precision in the mixture of two neighbors on a curve that has this diversity, or None."""
     for low, high in pairwise(curve):
         below, above = (float(people.values(name, "diversity").mean()) for name in (low, high))
         if below <= diversity <= above:
             share = (diversity - below) / (above - below) if above > below else 0.0
-            return (1.0 - share) * people.values(low, "p@50") + share * people.values(high, "p@50")
+            return (1.0 - share) * people.values(low, people.precision) + share * people.values(high, people.precision)
     return None
 
 
 def _with_paper(people: People, dataset: str) -> list[Cell]:
     """Compare our people with the paper's best published mean of each metric, a constant; nothing if it has none."""
     column = column_of(dataset)
-    if column is None:
+    if column is None or people.ours != OURS:
         return []
     best = {metric: max(row[metric] for row in TABLE_2[column].values()) for metric in METRICS}
     return [
         _compare((PAPER, metric), values, np.full_like(values, best[metric]))
         for metric in METRICS
-        for values in [people.values(OURS, metric)]
+        for values in [people.values(people.ours, metric)]
     ]
 
 
@@ -138,7 +154,7 @@ def _best(people: People, by_metric: list[Cell], paper: list[Cell], metric: str)
     """Describe the comparison with the best rival of a metric and with the paper."""
     rival = max((cell for cell in by_metric if cell.metric == metric), key=lambda cell: cell.theirs)
     published = next((cell for cell in paper if cell.metric == metric), None)
-    p_t, p_wilcoxon = paired_significance(people.values(OURS, metric) - people.values(rival.rival, metric))
+    p_t, p_wilcoxon = paired_significance(people.values(people.ours, metric) - people.values(rival.rival, metric))
     return {
         "metric": metric,
         "ours": rival.ours,

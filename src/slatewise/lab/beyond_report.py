@@ -6,20 +6,21 @@ import polars as pl
 
 from slatewise.lab.beyond import OURS, Verdicts, is_drawn
 from slatewise.lab.experiment import AT
-from slatewise.lab.significance import LOST, TIE, WON, Cell, count_verdicts
+from slatewise.lab.metrics import precision_columns
+from slatewise.lab.significance import LOST, TIE, Cell, count_verdicts
 from slatewise.report import Figure, Table
 from slatewise.report.figures import Point, scatter_precision_diversity
-from slatewise.report.paper import METRIC_TITLES, METRICS, TABLE_2, TUNED, column_of, policy_title
+from slatewise.report.paper import METRIC_TITLES, TABLE_2, TUNED, column_of, policy_title
 
 OTHER_RULES = ("+mmr", "+dpp", "+xquad", "+calibration")
 NOT_REACHED = "–"
 
 
-def sentences(verdicts: Verdicts, dataset: str) -> tuple[str, ...]:
+def sentences(verdicts: Verdicts, dataset: str, ours: str = OURS) -> tuple[str, ...]:
     """Say what was found: how many cells were won, and against whom any were not."""
     found = [
-        f"Of {len(verdicts.by_metric)} comparisons on {dataset} (every rival, five metrics) our one setting has "
-        f"{count_verdicts(verdicts.by_metric)}."
+        f"Of {len(verdicts.by_metric)} comparisons of {policy_title(ours)} on {dataset}, with every rival in every "
+        f"metric: {count_verdicts(verdicts.by_metric)}."
     ]
     if verdicts.at_equal_diversity:
         cells = verdicts.at_equal_diversity
@@ -27,7 +28,7 @@ def sentences(verdicts: Verdicts, dataset: str) -> tuple[str, ...]:
             f"{word} {_names(cells, word)}" for word in (TIE, LOST) if any(cell.verdict == word for cell in cells)
         ]
         rest = f" ({'; '.join(others)})" if others else ""
-        found.append(f"At equal diversity, P@50 along our curve: {count_verdicts(cells)} of {len(cells)}{rest}.")
+        found.append(f"At equal diversity, precision along its curve: {count_verdicts(cells)} of {len(cells)}{rest}.")
     if verdicts.paper:
         found.append(
             f"Against the paper's best published mean of each metric, a constant: {count_verdicts(verdicts.paper)}. "
@@ -53,7 +54,7 @@ def best_table(verdicts: Verdicts, dataset: str) -> Table:
     """Format the comparison with the best rival of each metric and the paper's best."""
     rows = tuple(
         (
-            METRIC_TITLES[row["metric"]],
+            _title(row["metric"]),
             round(row["ours"], 4),
             row["paper_best"],
             row["paper_verdict"] or NOT_REACHED,
@@ -74,9 +75,10 @@ def verdict_table(verdicts: Verdicts, dataset: str) -> Table:
     """Format our difference from every rival in every metric, with its verdict."""
     cells = {(cell.rival, cell.metric): cell for cell in verdicts.by_metric}
     rivals = dict.fromkeys(cell.rival for cell in verdicts.by_metric)
-    rows = tuple((policy_title(rival), *(_shown(cells[rival, metric]) for metric in METRICS)) for rival in rivals)
+    metrics = list(dict.fromkeys(cell.metric for cell in verdicts.by_metric))
+    rows = tuple((policy_title(rival), *(_shown(cells[rival, metric]) for metric in metrics)) for rival in rivals)
     caption = f"Ours minus each rival on {dataset}, and the verdict"
-    return Table("verdicts", caption, ("rival", *(METRIC_TITLES[metric] for metric in METRICS)), rows)
+    return Table("verdicts", caption, ("rival", *map(_title, metrics)), rows)
 
 
 def equal_diversity_table(verdicts: Verdicts, dataset: str) -> Table:
@@ -85,7 +87,7 @@ def equal_diversity_table(verdicts: Verdicts, dataset: str) -> Table:
     knobs = sorted({cell.at for cell in verdicts.at_equal_diversity if cell.at is not None})
     rivals = dict.fromkeys(cell.rival for cell in verdicts.at_equal_diversity)
     rows = tuple((policy_title(rival), *(_shown(cells.get((rival, knob))) for knob in knobs)) for rival in rivals)
-    caption = f"Ours minus each rival's P@50 at equal diversity on {dataset}, by the value of our knob"
+    caption = f"Ours minus each rival's precision at equal diversity on {dataset}, by the value of our knob"
     note = f"{NOT_REACHED}: the rival's curve does not reach that diversity."
     return Table("equal-diversity", caption, ("rival", *(f"{knob:g}" for knob in knobs)), rows, (note,))
 
@@ -94,22 +96,26 @@ def _shown(cell: Cell | None) -> str:
     if cell is None:
         return NOT_REACHED
     sign = "+" if cell.difference >= 0 else "−"
-    return f"{sign}{abs(cell.difference):.4f} {cell.verdict}" if cell.verdict in (WON, TIE, LOST) else ""
+    return f"{sign}{abs(cell.difference):.4f} {cell.verdict}"
+
+
+def _title(metric: str) -> str:
+    return METRIC_TITLES.get(metric, metric.replace("p@", "P@"))
 
 
 def belief_figure(summary: pl.DataFrame, dataset: str) -> Figure:
     """Plot precision against diversity: our curve, and other beliefs under the same rule for variety."""
-    curves = [point for point in _curves(summary) if not point.line.endswith(OTHER_RULES)]
+    drawn = [point for point in curves(summary) if not point.line.endswith(OTHER_RULES)]
     caption = (
         f"Precision against diversity on {dataset}, other beliefs under our rule for variety: up and right is better; "
         f"numbers are values of `diversity`."
     )
-    return scatter_precision_diversity(curves, "pareto", caption)
+    return scatter_precision_diversity(drawn, "pareto", caption)
 
 
 def rule_figure(summary: pl.DataFrame, dataset: str) -> Figure:
     """Plot precision against diversity: our curve, EASE under other rules, policies without a knob and the paper's."""
-    curves = [point for point in _curves(summary) if point.line.endswith(OTHER_RULES) or point.line == OURS]
+    drawn = [point for point in curves(summary) if point.line.endswith(OTHER_RULES) or point.line == OURS]
     names = summary["policy"].to_list()
     has_curve = {name.split(AT)[0] for name in names if AT in name}
     single = [
@@ -121,14 +127,15 @@ def rule_figure(summary: pl.DataFrame, dataset: str) -> Figure:
     published = [] if column is None else list(TABLE_2[column].items())
     points = [Point(policy_title(name), row["p@50"], row["diversity"], is_published=True) for name, row in published]
     caption = f"Precision against diversity on {dataset}, other rules for variety, and policies without a knob"
-    return scatter_precision_diversity([*curves, *single, *points], "pareto-rules", caption)
+    return scatter_precision_diversity([*drawn, *single, *points], "pareto-rules", caption)
 
 
-def _curves(summary: pl.DataFrame) -> list[Point]:
+def curves(summary: pl.DataFrame) -> list[Point]:
     """Return the points of all curves, each by rising diversity, ours first."""
     rows = [row for row in summary.sort("diversity").to_dicts() if AT in row["policy"]]
     points = []
+    precision = precision_columns(summary)[-1]
     for row in sorted(rows, key=lambda row: not row["policy"].startswith(OURS)):
         label, _, value = row["policy"].partition(AT)
-        points.append(Point(value, row["p@50"], row["diversity"], line=label.removesuffix(TUNED)))
+        points.append(Point(value, row[precision], row["diversity"], line=label.removesuffix(TUNED)))
     return points

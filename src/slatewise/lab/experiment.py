@@ -86,6 +86,17 @@ class Results:
     records: pl.DataFrame
     choices: pl.DataFrame
 
+    def to_polars(self) -> pl.DataFrame:
+        """Return one row per shown item: `dataset, split, policy, user, round, position, item, clicked` and more."""
+        return self.records
+
+    def _repr_html_(self) -> str:
+        """Show in a notebook how precise each policy was, as means over all that was shown."""
+        precision = self.records.group_by("dataset", "policy", maintain_order=True).agg(
+            splits=pl.col("split").n_unique(), shown=pl.len(), precision=pl.col("clicked").mean()
+        )
+        return precision._repr_html_()
+
 
 def load_experiment(path: Path) -> Experiment:
     """Read an experiment from TOML; an unknown key is an error that names it."""

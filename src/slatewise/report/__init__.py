@@ -11,6 +11,7 @@ from slatewise.data.tables import DataError
 from slatewise.files import write_whole
 from slatewise.report.document import Comparison, Report, Section, Table, csv_text, markdown_table
 from slatewise.report.html import origin_tags, page
+from slatewise.report.latex import latex_table
 from slatewise.report.plotting import Figure
 from slatewise.report.tables import table1, table1_rows, table2, table2_json, table3, table3_rows
 from slatewise.version import __version__
@@ -21,6 +22,7 @@ __all__ = [
     "Report",
     "Section",
     "Table",
+    "latex_table",
     "machine",
     "markdown_table",
     "refuse_to_overwrite",
@@ -38,7 +40,7 @@ FILE_NAME = re.compile(r"[\w.-]+", re.ASCII)
 
 
 def write_report(directory: str | Path, report: Report, overwrite: bool = False) -> Path:
-    """Write a CSV file per table, a PNG and an SVG per figure and, last, `report.html`; return the path of that.
+    """Write CSV and LaTeX per table, PNG, SVG and PDF per figure and, last, `report.html`; return the path of that.
 
     A directory with the report of another command or of other data is refused unless `overwrite` is set.
     """
@@ -50,9 +52,11 @@ def write_report(directory: str | Path, report: Report, overwrite: bool = False)
     directory.mkdir(parents=True, exist_ok=True)
     for table in report.tables:
         _write(directory / f"{table.name}.csv", csv_text(table).encode())
+        _write(directory / f"{table.name}.tex", latex_table(table).encode())
     for figure in report.figures:
         _write(directory / f"{figure.name}.svg", figure.standalone_svg.encode())
         _write(directory / f"{figure.name}.png", figure.png)
+        _write(directory / f"{figure.name}.pdf", figure.pdf)
     _write(target, page(report).encode())
     return target
 

@@ -4,8 +4,12 @@ import csv
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from slatewise.report.plotting import Figure
+
+if TYPE_CHECKING:
+    import polars as pl
 
 MINUS = "−"
 
@@ -82,6 +86,18 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
 
+    def to_polars(self) -> "pl.DataFrame":
+        """Return the table as a frame, with the columns of its CSV file."""
+        import polars as pl
+
+        return pl.read_csv(io.StringIO(csv_text(self)), infer_schema_length=None)
+
+    def _repr_html_(self) -> str:
+        """Show the table in a notebook."""
+        from slatewise.report.html import table_html
+
+        return table_html(self)
+
 
 @dataclass(frozen=True)
 class Section:
@@ -105,6 +121,11 @@ class Report:
     machine: str
     versions: Mapping[str, str] = field(default_factory=dict)
     sections: tuple[Section, ...] = ()
+
+    @property
+    def finding(self) -> str:
+        """What was found, in a sentence; empty if no section says so."""
+        return next((section.prose[0] for section in self.sections if section.prose), "")
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -20,7 +20,7 @@ body { margin: 0 auto; max-width: 88rem; padding: 1.5rem clamp(1rem, 4vw, 2.5rem
 h1 { font-size: clamp(1.5rem, 1.2rem + 1.5vw, 2.1rem); line-height: 1.2; margin: 1rem 0; text-wrap: balance; }
 h2 { font-size: 1.3rem; line-height: 1.3; margin: 2.5rem 0 1rem; padding-top: 1.2rem;
   border-top: 1px solid var(--rule); }
-p, .notes { max-width: 46rem; }
+p, .notes { max-width: 46rem; } .lead { font-size: 1.15rem; }
 a { color: var(--link); text-underline-offset: .2em; } a:focus-visible { outline: 2px solid; outline-offset: 2px; }
 nav ul { display: flex; flex-wrap: wrap; gap: .5rem 1.4rem; margin: 0; padding: 0; list-style: none; }
 nav a { display: inline-block; padding: .15rem 0; }
@@ -80,7 +80,9 @@ def page(report: Report) -> str:
         f"<title>{escape(report.title)}</title>",
         f"<style>{STYLE}</style>",
     ]
-    body = [f"<h1>{escape(report.title)}</h1>", _contents(report), *map(_section, report.sections), _origin(report)]
+    lead = [f'<p class="lead">{escape(report.finding)}</p>'] if report.finding else []
+    body = [f"<h1>{escape(report.title)}</h1>", *lead, _contents(report)]
+    body += [*map(_section, report.sections), _origin(report)]
     return "\n".join(
         ["<!doctype html>", '<html lang="en">', "<head>", *head, "</head>", "<body>", *body, "</body>", "</html>", ""]
     )
@@ -113,7 +115,7 @@ def _origin(report: Report) -> str:
 
 def _section(section: Section) -> str:
     parts = [_heading(section.heading), *(f"<p>{escape(line)}</p>" for line in section.prose)]
-    parts += ['<div class="parts">', *map(_figure, section.figures), *map(_table, section.tables), "</div>"]
+    parts += ['<div class="parts">', *map(_figure, section.figures), *map(table_html, section.tables), "</div>"]
     return "<section>\n" + "\n".join(parts) + "\n</section>"
 
 
@@ -121,7 +123,8 @@ def _heading(text: str) -> str:
     return f'<h2 id="{_anchor(text)}">{escape(text)}</h2>'
 
 
-def _table(table: Table) -> str:
+def table_html(table: Table) -> str:
+    """Return a table as HTML, with its caption and notes."""
     identifier = f"caption-{_anchor(table.name)}"
     columns = [[row[index] for row in table.rows] for index in range(len(table.columns))]
     layouts = [Layout(any(map(_has_paper, column)), any(map(_is_text, column))) for column in columns]

@@ -1,4 +1,4 @@
-"""How figures are plotted: one style and two formats, SVG and PNG, by matplotlib.
+"""How figures are plotted: one style and three formats, SVG, PNG and PDF, by matplotlib.
 
 An SVG is meant to be embedded in a page: no background, text and axes in the page's own text color, series in the CSS
 variables `--series-1` to `--series-4`, whose defaults are safe for color blindness (after Okabe and Ito). Plotting the
@@ -37,6 +37,7 @@ STYLE: Any = {
     "svg.hashsalt": "slatewise",
     **dict.fromkeys(INK_PARAMETERS, INK),
 }
+NO_DATE: Any = dict.fromkeys(("CreationDate", "Creator", "Producer"))
 NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 OWN_THEME = (
     "<style>:root{color:#1b1f24;background:#ffffff}@media (prefers-color-scheme:dark){:root{color:#e6e9ed;"
@@ -46,13 +47,14 @@ OWN_THEME = (
 
 @dataclass(frozen=True)
 class Figure:
-    """A plotted figure: file name, caption, a description for those who cannot see it, and its two formats."""
+    """A plotted figure: file name, caption, a description for those who cannot see it, and its formats."""
 
     name: str
     caption: str
     description: str
     svg: str
     png: bytes
+    pdf: bytes = b""
 
     @property
     def standalone_svg(self) -> str:
@@ -73,10 +75,11 @@ def draw_figure(
     with mpl.rc_context(STYLE):
         canvas = Canvas(figsize=inches, layout="constrained")
         draw(canvas)
-        svg, png = io.StringIO(), io.BytesIO()
+        svg, png, pdf = io.StringIO(), io.BytesIO(), io.BytesIO()
         canvas.savefig(svg, format="svg", transparent=True, metadata=NO_METADATA)
         canvas.savefig(png, format="png", dpi=160, facecolor="white", metadata={"Software": None})
-    return Figure(name, *texts, _embeddable(svg.getvalue(), name, texts[1]), png.getvalue())
+        canvas.savefig(pdf, format="pdf", metadata=NO_DATE)
+    return Figure(name, *texts, _embeddable(svg.getvalue(), name, texts[1]), png.getvalue(), pdf.getvalue())
 
 
 def draw_line(
