@@ -10,7 +10,7 @@ LOCK := requirements.lock
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS ?=
 
-.PHONY: help demo test unit slow lint bench reproduce serve durability load soak lock licenses sbom release clean
+.PHONY: help demo test unit slow lint docs image bench reproduce serve durability load soak lock licenses sbom release clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,13 @@ lint: $(INSTALLED) ## Style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
+docs: $(INSTALLED) ## The documentation site, in site/
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs build --strict --quiet $(ARGS)
+
+image: ## The container image slatewise, with docker or podman
+	@command -v docker >/dev/null 2>&1 || command -v podman >/dev/null 2>&1 || { echo "error: neither docker nor podman was found; install one of them"; exit 1; }
+	@$$(command -v docker || command -v podman) build --tag slatewise:$$(sed -n 's/.*"\(.*\)".*/\1/p' src/slatewise/version.py) --tag slatewise:latest $(ARGS) .
+
 bench: $(INSTALLED) ## Speed and memory, as ratios of one run
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -82,5 +89,5 @@ release: sbom ## Wheel, source and bill of materials in dist/
 	$(BIN)/python -m hatchling build
 
 clean: ## Remove everything that make and the tools made
-	rm -rf $(VENV) demo results build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) demo results build dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

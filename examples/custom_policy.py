@@ -1,6 +1,6 @@
 """A policy of your own in thirty lines: registered, simulated together with the shipped ones, and served.
 
-pip install 'slatewise[train]', then: python examples/custom_policy.py
+pip install '.[train]' in the checkout, then: python examples/custom_policy.py
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """The library in ten lines: a new user clicks biographies, and the slates come to contain more of them.
 
-pip install 'slatewise[train]', then: python examples/library_in_ten_lines.py
+pip install '.[train]' in the checkout, then: python examples/library_in_ten_lines.py
 """
 
 from slatewise import Catalog

@@ -1,6 +1,6 @@
 """From your own CSV files to a running service: train, serve, request a slate over HTTP, click, request another.
 
-pip install 'slatewise[train,serve]', then: python examples/own_csv_to_service.py
+pip install '.[train,serve]' in the checkout, then: python examples/own_csv_to_service.py
 """
 
 import json

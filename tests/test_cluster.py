@@ -361,7 +361,7 @@ def test_a_cluster_without_workers_or_scheduler(machines: Machines, monkeypatch:
 
 def test_without_dask_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'slatewise\[dask\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install '\.\[dask\]'"):
         run(SMALL, DATASET, cluster="tcp://127.0.0.1:8786")
 
 

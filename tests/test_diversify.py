@@ -67,7 +67,7 @@ def test_it_is_what_a_loop_chooses(seed: int, method: Any, k: int, diversity: fl
 @pytest.mark.parametrize("n_items", [50, 1000, 5000])
 @pytest.mark.parametrize("diversity", [0.0, 0.2, 0.5, 0.8, 1.0])
 def test_it_chooses_what_pyversity_chooses(n_items: int, dim: int, diversity: float) -> None:
-    pyversity = pytest.importorskip("pyversity", reason="pyversity is missing: pip install 'slatewise[bench]'")
+    pyversity = pytest.importorskip("pyversity", reason="pyversity is missing: pip install '.[bench]'")
     random = np.random.default_rng(n_items + dim)
     vectors = (random.normal(size=(n_items, dim)) * random.uniform(0.5, 2.0, (n_items, 1))).astype(np.float32)
     scores = (1.0 / (1.0 + np.exp(-vectors @ random.normal(size=dim) / np.sqrt(dim)))).astype(np.float32)

@@ -49,10 +49,10 @@ def assert_one_sentence(said: str, sentence: str) -> None:
 
 
 LACKING: dict[str, tuple[str, list[str], str]] = {
-    "command line": ("typer", ["--version"], "error: the command line needs typer: pip install 'slatewise[train]'"),
-    "trainer": ("cornac", ["demo", "--out", "{out}"], "pip install 'slatewise["),
-    "service": ("uvicorn", ["serve", "--catalog", "{out}"], "uvicorn is not installed: pip install 'slatewise["),
-    "tables": ("polars", ["data", "describe", "synthetic"], "polars is not installed: pip install 'slatewise["),
+    "command line": ("typer", ["--version"], "error: the command line needs typer: pip install '.[train]'"),
+    "trainer": ("cornac", ["demo", "--out", "{out}"], "pip install '.["),
+    "service": ("uvicorn", ["serve", "--catalog", "{out}"], "uvicorn is not installed: pip install '.["),
+    "tables": ("polars", ["data", "describe", "synthetic"], "polars is not installed: pip install '.["),
 }
 
 

@@ -87,7 +87,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("slatewise"):
             raise
-        raise ModuleNotFoundError(f"{name} needs {error.name}: pip install 'slatewise[train]'") from error
+        raise ModuleNotFoundError(f"{name} needs {error.name}: pip install '.[train]' in the checkout") from error
 
 
 def __dir__() -> list[str]:

@@ -20,12 +20,12 @@ def main() -> None:
     try:
         from slatewise.cli import app
     except ModuleNotFoundError as error:
-        sys.exit(f"error: the command line needs {error.name}: pip install 'slatewise[train]'")
+        sys.exit(f"error: the command line needs {error.name}: pip install '.[train]' in the checkout")
     signal.signal(signal.SIGINT, _stop)
     try:
         app()
     except ModuleNotFoundError as error:
-        missing = f"{error.name} is not installed: pip install 'slatewise[all]'"
+        missing = f"{error.name} is not installed: pip install '.[all]' in the checkout"
         sys.exit(f"error: {missing if error.name else error}")
     except EXPLAINED as error:
         sys.exit(f"error: {error}")

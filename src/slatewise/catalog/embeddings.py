@@ -61,7 +61,7 @@ def _reporting_model(settings: BprSettings, on_epoch: Callable[[], None]) -> Any
     try:
         from cornac.models import BPR
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("training needs cornac: pip install 'slatewise[train]'") from error
+        raise ModuleNotFoundError("training needs cornac: pip install '.[train]' in the checkout") from error
 
     class ReportingBpr(BPR):  # type: ignore[misc]
         """cornac's BPR with a callback after each epoch."""

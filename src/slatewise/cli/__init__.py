@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from slatewise.cli import (
+    about,
     catalog,
     data,
     demo,
@@ -30,6 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("about", epilog=about.EXAMPLE)(about.about)
 app.add_typer(data.app, name="data")
 app.command("train", epilog=train.EXAMPLE)(train.train)
 app.add_typer(catalog.app, name="catalog")

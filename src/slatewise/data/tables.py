@@ -77,7 +77,7 @@ def require_columns(frame: pl.DataFrame, required: tuple[str, ...], label: str) 
     if absent:
         present = ", ".join(frame.columns) or "none"
         guess = suggestion(absent, frame.columns)
-        fix = f"did you mean {guess}?" if guess else "rename the columns, or map them: --columns user_id=…,item_id=…"
+        fix = f"did you mean {guess}?" if guess else "rename the columns accordingly"
         raise DataError(f"{label} has no column {' and '.join(map(repr, absent))} (its columns: {present}); {fix}")
 
 

@@ -113,7 +113,7 @@ def import_dask() -> Any:
     try:
         return import_module("distributed")
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("a cluster needs dask: pip install 'slatewise[dask]'") from error
+        raise ModuleNotFoundError("a cluster needs dask: pip install '.[dask]' in the checkout") from error
 
 
 def connect(address: str) -> Any:

@@ -66,7 +66,7 @@ def _inverse_of_positive_definite(matrix: Floats) -> Floats:
     try:
         from scipy.linalg import lapack
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("ease needs scipy: pip install 'slatewise[train]'") from error
+        raise ModuleNotFoundError("ease needs scipy: pip install '.[train]' in the checkout") from error
     root, failed = lapack.dpotrf(matrix, lower=True)
     inverse, failed_too = lapack.dpotri(root, lower=True)
     if failed or failed_too:

@@ -70,7 +70,7 @@ def draw_figure(
         import matplotlib as mpl
         from matplotlib.figure import Figure as Canvas
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("figures need matplotlib: pip install 'slatewise[report]'") from error
+        raise ModuleNotFoundError("figures need matplotlib: pip install '.[report]' in the checkout") from error
 
     with mpl.rc_context(STYLE):
         canvas = Canvas(figsize=inches, layout="constrained")

@@ -25,7 +25,7 @@ def _sqlite(url: str, read_only: bool) -> Store:
     try:
         from slatewise.store.sqlite import SqliteStore
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("a SQLite store needs apsw: pip install 'slatewise[serve]'") from error
+        raise ModuleNotFoundError("a SQLite store needs apsw: pip install '.[serve]' in the checkout") from error
     return SqliteStore.open(url.removeprefix("sqlite:///"), read_only)
 
 
@@ -33,7 +33,9 @@ def _postgres(url: str, read_only: bool) -> Store:
     try:
         from slatewise.store.postgres import PostgresStore
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("a PostgreSQL store needs psycopg: pip install 'slatewise[postgres]'") from error
+        raise ModuleNotFoundError(
+            "a PostgreSQL store needs psycopg: pip install '.[postgres]' in the checkout"
+        ) from error
     return PostgresStore.open(url, read_only)
 
 
