@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from slatewise.recommender.rate_publications import (
     RatesIndex,
     compact,
     latest_rates,
+    note_catalog,
     publish,
 )
 from slatewise.store import Store, open_store
@@ -42,13 +43,13 @@ def naive(version: int) -> dict[Any, tuple[float, float]]:
     return {item: (mean, strength) for one in range(1, version + 1) for item, mean, strength in changes(one)}
 
 
-def step(store: Store) -> int:
+def step(store: Store, digest: str = DIGEST) -> int:
     """What a worker does: follow, publish, follow, compact."""
-    known = store.read(lambda transaction: latest_rates(transaction, DIGEST, PublishedRates()))
+    known = store.read(lambda transaction: latest_rates(transaction, digest, PublishedRates()))
     version = known.version + 1
-    publish(store, DIGEST, version, {"unseen": (0.1, 2.0), "rates": changes(version)}, 0.0)
-    known = store.read(lambda transaction: latest_rates(transaction, DIGEST, known))
-    compact(store, DIGEST, known, 0.0)
+    publish(store, digest, version, {"unseen": (0.1, 2.0), "rates": changes(version)}, 0.0)
+    known = store.read(lambda transaction: latest_rates(transaction, digest, known))
+    compact(store, digest, known, 0.0)
     return known.version
 
 
@@ -164,6 +165,28 @@ def test_a_snapshot_that_counts_before_it_is_whole_is_noticed(monkeypatch: pytes
     monkeypatch.setattr(rate_publications, "_begin", begin)
     with pytest.raises(AssertionError):
         _ = [interrupted(18, at, is_before=True) for at in range(1, 80)]
+
+
+def test_of_a_catalog_used_long_ago_only_the_latest_rates_are_kept() -> None:
+    store, catalogs = MemoryStore(), [f"catalog {number}" for number in range(7)]
+    for at in range(1, 60):  # a process that ends at this call, and another one that comes after it
+        stopping = Stopping(store, at, is_before=at % 2 == 0)
+        for digest in catalogs:
+            with suppress(KeyboardInterrupt):
+                step(stopping, digest)
+                note_catalog(stopping, digest, 0.0)
+    for digest in catalogs:
+        version = step(store, digest)
+        note_catalog(store, digest, 0.0)
+    for digest in catalogs:
+        rates = store.read(lambda transaction, one=digest: latest_rates(transaction, one, PublishedRates()))  # type: ignore[misc]
+        assert rates.rates == naive(rates.version)
+        history = sum(name.startswith(f"rates {digest} ") for name in names(store))
+        assert history <= (1 + 5 if digest in catalogs[:2] else 3 * 5 + 4 * 4 + 1)
+    assert version > 20
+    index = store.read(lambda transaction: RatesIndex.read(transaction, catalogs[0]))
+    assert len(index.snapshots) == 1
+    assert index.removed == index.snapshots[0][0]
 
 
 def test_replay_says_of_old_slates_that_their_rates_are_gone() -> None:

@@ -20,7 +20,7 @@ from slatewise.belief.rates import RateEvidence, Rates
 from slatewise.evidence import Attention, Reactions
 from slatewise.recommender.learning import LoggedSlate, SlateChange
 from slatewise.recommender.loading import LogTail
-from slatewise.recommender.rate_publications import PublishedRates, compact, latest_rates, publish
+from slatewise.recommender.rate_publications import PublishedRates, compact, latest_rates, note_catalog, publish
 from slatewise.recommender.served_catalog import ServedCatalog
 from slatewise.store.protocol import Store, Transaction
 from slatewise.store.records import Choice, ItemId, ItemRate
@@ -100,6 +100,7 @@ class LiveRates:
         """What the next `step` learns, since feedback was recorded; what is forgotten here is still in the log."""
         self._published = PublishedRates()
         self._served: ServedCatalog | None = None
+        self._listed: str | None = None
 
     def use(self, served: ServedCatalog) -> None:
         """Let a catalog choose by the rates published for it."""
@@ -117,6 +118,9 @@ class LiveRates:
                 self._publish(served, now)
                 self._follow(served)
                 compact(self._store, served.digest, self._published, now)
+                if self._listed != served.digest:
+                    note_catalog(self._store, served.digest, now)
+                    self._listed = served.digest
             return self._published.version
 
     def rebuild(self, served: ServedCatalog, now: float) -> int:

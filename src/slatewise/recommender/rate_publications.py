@@ -21,6 +21,8 @@ EVERY, KEPT = 1_000, 10
 """Publications from one snapshot to the next, and snapshots that are kept."""
 PER_PART, PER_REMOVAL, REMOVALS = 2_000, 100, 10
 """Rates per row of a snapshot, publications that are removed in one transaction, and such transactions per step."""
+KEPT_CATALOGS, CATALOGS = 5, "rates catalogs"
+"""Catalogs whose history is kept, those used last, and the name of their list; of others only the latest rates are."""
 LOCK = "rates of items"
 """The key that makes workers publish one after the other."""
 
@@ -167,6 +169,48 @@ def compact(store: Store, digest: str, rates: PublishedRates, now: float) -> Non
         index = store.write(lambda transaction: _remove(transaction, digest, now)).result()
 
 
+def note_catalog(store: Store, digest: str, now: float) -> None:
+    """Note that a catalog is in use; of those that were used longest ago, keep no more than the latest rates."""
+    for retired in store.write(lambda transaction: _use(transaction, digest, now)).result():
+        known = store.read(lambda transaction, one=retired: latest_rates(transaction, one, PublishedRates()))  # type: ignore[misc]
+        _retire(store, retired, known, now)
+
+
+def _use(transaction: Transaction, digest: str, now: float) -> list[str]:
+    """Put a catalog at the head of the list; return those that are too far down, which stay there until retired."""
+    transaction.lock(LOCK)
+    fit = transaction.fit(CATALOGS)
+    known = [] if fit is None else [*fit.content["digests"]]
+    listed = [digest, *(one for one in known if one != digest)]
+    if listed != known:
+        transaction.save_fit(FitRecord(CATALOGS, now, {"digests": listed}))
+    return listed[KEPT_CATALOGS:]
+
+
+def _retire(store: Store, digest: str, rates: PublishedRates, now: float) -> None:
+    """Keep only the latest rates of a catalog, and take it off the list; done again if it was interrupted."""
+    index = store.read(lambda transaction: RatesIndex.read(transaction, digest))
+    if rates.version > index.snapshots[-1][0]:
+        _save_snapshot(store, index, rates, now)
+    store.write(lambda transaction: _keep_last(transaction, digest, now)).result()
+    index = store.read(lambda transaction: RatesIndex.read(transaction, digest))
+    while index.removed < index.snapshots[0][0]:
+        index = store.write(lambda transaction: _remove(transaction, digest, now)).result()
+    store.write(lambda transaction: _unlist(transaction, digest, now)).result()
+
+
+def _keep_last(transaction: Transaction, digest: str, now: float) -> None:
+    transaction.lock(LOCK)
+    _keep_latest(transaction, RatesIndex.read(transaction, digest), 1, now)
+
+
+def _unlist(transaction: Transaction, digest: str, now: float) -> None:
+    transaction.lock(LOCK)
+    fit = transaction.fit(CATALOGS)
+    digests = [] if fit is None else [one for one in fit.content["digests"] if one != digest]
+    transaction.save_fit(FitRecord(CATALOGS, now, {"digests": digests}))
+
+
 def _save_snapshot(store: Store, index: RatesIndex, rates: PublishedRates, now: float) -> None:
     """Write a snapshot part by part; it is not there before the index says so."""
     parts = [*rates.parts()]
@@ -194,10 +238,14 @@ def _finish(transaction: Transaction, digest: str, snapshot: Snapshot, now: floa
     if index.begun != snapshot:
         transaction.discard_fits(index.part_names(snapshot))
         return
-    snapshots = (*index.snapshots, snapshot)
-    for dropped in snapshots[:-KEPT]:
+    _keep_latest(transaction, replace(index, snapshots=(*index.snapshots, snapshot), begun=None), KEPT, now)
+
+
+def _keep_latest(transaction: Transaction, index: RatesIndex, kept: int, now: float) -> None:
+    """Drop all snapshots but the latest."""
+    for dropped in index.snapshots[:-kept]:
         transaction.discard_fits(index.part_names(dropped))
-    replace(index, snapshots=snapshots[-KEPT:], begun=None).save(transaction, now)
+    replace(index, snapshots=index.snapshots[-kept:]).save(transaction, now)
 
 
 def _remove(transaction: Transaction, digest: str, now: float) -> RatesIndex:
