@@ -18,13 +18,13 @@ from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import Dataset
 from slatewise.data.sources import load
 from slatewise.evidence import SERVICE_DEFAULT
+from slatewise.lab.calibration import LEAST, calibration_curve, mean_error
 from slatewise.lab.experiment import TEST_SHARE
 from slatewise.lab.simulate import Audience, Session, simulate
 from slatewise.lab.tuning import VALIDATION_SHARE
 from slatewise.policies.calibrated import Calibrated
 
 HALFWAY = (1.0, 2.0, 3.0, 4.0, 6.0)
-LEAST = 1e-3
 
 
 def answers(dataset: Dataset, seed: int, tells_seen: bool) -> tuple[Floats, Floats, Floats]:
@@ -40,11 +40,10 @@ def answers(dataset: Dataset, seed: int, tells_seen: bool) -> tuple[Floats, Floa
 
 def measures(said: Floats, clicked: Floats) -> dict[str, float]:
     """Return means, the mean distance of said and clicked over tenths, and the log-loss."""
-    tenth = np.minimum((said * 10).astype(int), 9)
-    error = np.abs(np.bincount(tenth, said, 10) - np.bincount(tenth, clicked, 10)).sum() / len(said)
+    error = mean_error(calibration_curve(said, clicked))
     clipped = np.clip(said, LEAST, 1.0 - LEAST)
     loss = -(clicked * np.log(clipped) + (1.0 - clicked) * np.log1p(-clipped)).mean()
-    return {"said": said.mean(), "clicked": clicked.mean(), "error": float(error), "log-loss": float(loss)}
+    return {"said": said.mean(), "clicked": clicked.mean(), "error": error, "log-loss": float(loss)}
 
 
 def rows(dataset: Dataset, splits: int) -> Iterator[dict[str, float | str]]:

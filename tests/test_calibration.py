@@ -1,18 +1,21 @@
 """Probabilities that make up for skips of little weight: the formula, what it leaves alone, and that it holds."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from slatewise.belief.calibration import HALFWAY, odds_factor, slope_with_odds, with_odds
 from slatewise.catalog import Catalog
 from slatewise.catalog.embeddings import BprSettings
-from slatewise.data.dataset import Dataset
+from slatewise.data.dataset import DataError, Dataset
 from slatewise.data.sources import load
 from slatewise.data.synthetic import WorldSize, make_world
 from slatewise.evidence import SERVICE_DEFAULT
+from slatewise.lab import calibration
 from slatewise.lab.simulate import Audience, Session, simulate
 from slatewise.policies.calibrated import Calibrated
 from slatewise.randomness import Streams, user_keys
@@ -78,6 +81,29 @@ def test_a_recommender_says_probabilities_for_its_attention(catalog: Catalog) ->
             said += [one.probability for one in recommender.preview("ann", 3, candidates=others).items]
     lowered, plain = np.array(said[:3]), np.array(said[3:])
     np.testing.assert_allclose(lowered, with_odds(plain[None], odds_factor(np.array([1]), 0.3))[0], atol=1e-6)
+
+
+def test_the_study_by_hand() -> None:
+    """Bins by a loop; what is shown is closer to what is clicked than what is believed."""
+    results = calibration.run(WORLD, range(2))
+    document = calibration.as_json(results, WORLD)
+    assert json.loads(json.dumps(document)) == document
+    assert [(row["evidence"], row["way"]) for row in document["rows"]] == [
+        (evidence, way) for evidence in calibration.EVIDENCE for way in (calibration.BELIEVED, calibration.SHOWN)
+    ]
+    for row in document["rows"]:
+        part = results.filter((pl.col("evidence") == row["evidence"]) & (pl.col("way") == row["way"]))
+        pairs = list(zip(part["said"], part["clicked"], strict=True))
+        by_bin: dict[int, list[tuple[float, float]]] = {}
+        for said, clicked in pairs:
+            by_bin.setdefault(min(int(said * 10), 9), []).append((said, clicked))
+        assert [one["n"] for one in row["curve"]] == [len(by_bin[number]) for number in sorted(by_bin)]
+        gaps = [abs(sum(said for said, _ in one) - sum(clicked for _, clicked in one)) for one in by_bin.values()]
+        assert row["error"] == pytest.approx(sum(gaps) / len(pairs))
+    [section] = calibration.sections(results, WORLD)
+    assert [table.name for table in section.tables] == ["calibration", "calibration-curve"]
+    with pytest.raises(DataError, match="40 items, but calibration shows 50"):
+        calibration.run(make_world(WorldSize(n_users=30, n_items=40), seed=0).dataset, range(1))
 
 
 def error(policy: Calibrated, people: Dataset) -> float:

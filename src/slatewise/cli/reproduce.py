@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: slatewise reproduce table2 --data ml-100k --splits 5 --out results/ml-100k"
 REGRET = "regret"
-STUDIES = ("attention", "fans", "newcomers")
+STUDIES = ("attention", "calibration", "fans", "newcomers")
 """Modules of the laboratory that run, summarize and report on their own."""
 LIVING = "living"
 REPORT_EXAMPLE = "Example: slatewise report table2 --data ml-100k --out results/ml-100k"
@@ -30,7 +30,8 @@ Target = Annotated[
     str,
     typer.Argument(
         help="table1, table2, table3, figure-alpha, figure-size, all (of these); "
-        "readings, baselines, beyond, rounds, attention, fans, newcomers, living; or regret, which needs no data.",
+        "readings, baselines, beyond, rounds, attention, calibration, fans, newcomers, living; "
+        "or regret, which needs no data.",
         show_default=False,
     ),
 ]

@@ -34,6 +34,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "rounds": ("rounds",),
     "baselines": ("baselines",),
     "attention": (),
+    "calibration": (),
     "fans": (),
     "newcomers": (),
     "living": (),
