@@ -2,8 +2,10 @@
 
 import asyncio
 import inspect
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +216,14 @@ def test_forgetting_succeeds_if_the_first_answer_was_lost() -> None:
     with Client(transport=httpx.MockTransport(respond)) as client:
         client.forget("ann")
     assert len(attempts) == 2
+
+
+def test_without_httpx_the_way_to_get_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("slatewise.client")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(ModuleNotFoundError, match=r"the client needs httpx: pip install '\.\[client\]'"):
+        import_module("slatewise.client")
 
 
 @pytest.mark.parametrize("wrong", [{"timeout": 0.0}, {"attempts": 0}])

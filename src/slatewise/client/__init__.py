@@ -4,6 +4,13 @@
 slatewise.
 """
 
+try:
+    import httpx as _httpx  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "the client needs httpx: pip install '.[client]' in the checkout", name="httpx"
+    ) from error
+
 from slatewise.client.answers import (
     BatchResult,
     EventReceipt,
