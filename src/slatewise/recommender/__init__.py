@@ -15,9 +15,10 @@ from slatewise.catalog import Catalog
 from slatewise.evaluation.verdict import Evaluation
 from slatewise.evidence import SERVICE_DEFAULT, Attention
 from slatewise.policies import Policy
+from slatewise.recommender.assignment import EXPERIMENTS, Experiment
 from slatewise.recommender.event_kinds import event_kinds
 from slatewise.recommender.events import Event, record_event
-from slatewise.recommender.experiments import compare_policies
+from slatewise.recommender.experiments import compare_in_experiment
 from slatewise.recommender.expiry import PORTION, ExpiredSlates, Portion
 from slatewise.recommender.explain import MAX_ROUNDS, user_view
 from slatewise.recommender.feedback import FeedbackEvent, Values, record_feedback
@@ -66,10 +67,10 @@ from slatewise.recommender.types import (
     UserView,
 )
 from slatewise.recommender.verify import belief_problem
-from slatewise.store import Store, StoreDamagedError, open_store
+from slatewise.store import Store, StoreDamagedError, StoreUnavailableError, open_store
 from slatewise.store.export import WrongPageError, export_user
 from slatewise.store.protocol import Transaction
-from slatewise.store.records import CLOSED, ItemId, UserRecord
+from slatewise.store.records import CLOSED, FitRecord, ItemId, UserRecord
 
 __all__ = [
     "AtLeast",
@@ -78,6 +79,7 @@ __all__ = [
     "ConflictError",
     "Event",
     "EventReceipt",
+    "Experiment",
     "Item",
     "ItemDetails",
     "Pin",
@@ -126,6 +128,8 @@ class Recommender:
         Changes to the table of kinds of events, such as {"purchase": {"weight": 2.0, "repeat_after": 86400.0}}.
     scenarios : mapping
         Rules for slates by name, each a `SlateRules` or a dictionary of its fields; requests name them.
+    experiment : Experiment
+        Compare the policies in a named experiment, with counts of its own and perhaps a holdout.
 
     Examples
     --------
@@ -156,6 +160,7 @@ class Recommender:
         repeat_after: float = math.inf,
         events: Mapping[str, Mapping[str, float]] | None = None,
         scenarios: Mapping[str, SlateRules | Mapping[str, Any]] | None = None,
+        experiment: Experiment | None = None,
     ) -> None:
         self._policies = policy_shares(policy)
         self._scenarios = {name: as_rules(given) for name, given in (scenarios or {}).items()}
@@ -170,6 +175,7 @@ class Recommender:
         opened = open_store(store) if isinstance(store, str) else store
         if self._follows_fit:
             self._rules = replace(self._rules, attention=_fitted(opened))
+        self._experiment = None if experiment is None else _dated(opened, experiment.among(self.shares), clock())
         self._rates = LiveRates(opened)
         served = self._prepare(ItemSnapshot.read(opened, catalog))
         self._items_lock = threading.RLock()
@@ -697,7 +703,7 @@ class Recommender:
         return self.store.write(lambda transaction: merge_users(serving, transaction, user, session)).result()
 
     def experiments(self) -> list[PolicyResult]:
-        """Compare the policies by what users did with their slates.
+        """Compare the policies by what users did with their slates; in a named experiment, since its start.
 
         Examples
         --------
@@ -706,7 +712,8 @@ class Recommender:
         >>> [result.policy for result in recommender.experiments()]
         ['dc2b-calibrated']
         """
-        return compare_policies(self.store.read(lambda transaction: transaction.totals()), self.shares)
+        totals, serving = self.store.read(lambda transaction: transaction.totals()), self._serving
+        return compare_in_experiment(totals, self.shares, serving.served.experiment, serving.clock())
 
     def evaluate(
         self, policy: str, options: Mapping[str, Any] | None = None, *, on_user: Callable[[], None] | None = None
@@ -1154,6 +1161,7 @@ class Recommender:
 
     def _prepare(self, items: ItemSnapshot) -> ServedCatalog:
         served = ServedCatalog(items, self._policies, self._rules)
+        served.experiment = self._experiment
         for name in self._policies:
             served.policy(name)
         self._rates.use(served)
@@ -1181,6 +1189,20 @@ class Recommender:
             return self.store.read(lambda transaction: belief_problem(transaction, served, user))
         except StoreDamagedError as error:
             return str(error)
+
+
+def _dated(store: Store, experiment: Experiment, now: float) -> Experiment:
+    """Return an experiment with its times; the store learns of a new start or stop, unless it is opened for reading."""
+
+    def job(transaction: Transaction) -> Experiment:
+        dated, kept = experiment.in_history(transaction.fit(EXPERIMENTS), now)
+        transaction.save_fit(FitRecord(EXPERIMENTS, now, kept))
+        return dated
+
+    try:
+        return store.write(job).result()
+    except StoreUnavailableError:
+        return experiment.in_history(store.read(lambda transaction: transaction.fit(EXPERIMENTS)), now)[0]
 
 
 def _fitted(store: Store) -> Attention:

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from slatewise.evaluation.sequential import information_needed, radius, tightest_at
+from slatewise.recommender.assignment import Experiment
 from slatewise.recommender.types import UNKNOWN, Interval, PolicyResult
 from slatewise.store.protocol import PolicyTotals
 
 NORMAL_95 = 1.959964
+SECONDS_PER_DAY = 86_400.0
 EFFECT = 0.01
 """The difference of click rates that matters, if nothing else is said."""
 FEWEST_USERS = 30
@@ -19,19 +21,40 @@ FEWEST_USERS = 30
 
 
 def compare_policies(
-    totals: list[PolicyTotals], shares: Mapping[str, float], effect: float = EFFECT
+    totals: list[PolicyTotals], shares: Mapping[str, float], effect: float = EFFECT, control_name: str | None = None
 ) -> list[PolicyResult]:
     """Compare policies: those with a share first, then others that were asked for by name.
 
-    The control is the policy with the largest share, of equal ones the first.
+    The control is the policy with the largest share, of equal ones the first, unless it is named.
     """
     by_name = {total.policy: total for total in totals}
     names = [*shares, *(name for name in by_name if name not in shares)]
     results = [_result(name, shares.get(name, 0.0), by_name.get(name)) for name in names]
     if len(results) < 2:
         return results
-    control = max(results, key=lambda result: result.share)
+    control = max(results, key=lambda result: (result.policy == control_name, result.share))
     return [_compared(result, control, by_name, effect) for result in results]
+
+
+def compare_in_experiment(
+    totals: list[PolicyTotals], shares: Mapping[str, float], experiment: Experiment | None, now: float
+) -> list[PolicyResult]:
+    """Compare policies by all that was counted, or by what was counted in a named experiment."""
+    if experiment is None:
+        return compare_policies([one for one in totals if "@" not in one.policy], shares)
+    results = compare_policies(experiment.totals(totals), shares, experiment.effect, experiment.control)
+    slates = {result.policy: result.slates for result in results}
+    return [_in_experiment(one, experiment, slates.get(experiment.control or "", 0), now) for one in results]
+
+
+def _in_experiment(result: PolicyResult, experiment: Experiment, of_control: int, now: float) -> PolicyResult:
+    """Add when the experiment ran, and how many days more it takes at its pace."""
+    started, stopped = experiment.started_at, experiment.stopped_at
+    days, n_slates = ((stopped or now) - (started or now)) / SECONDS_PER_DAY, result.slates + of_control
+    needed = None
+    if result.slates_needed is not None and days > 0.0 and n_slates:
+        needed = result.slates_needed * days / n_slates
+    return replace(result, experiment=experiment.name, started_at=started, stopped_at=stopped, days_needed=needed)
 
 
 def _result(name: str, share: float, totals: PolicyTotals | None) -> PolicyResult:

@@ -23,10 +23,11 @@ def merge_users(serving: Serving, transaction: Transaction, user: str, session: 
     if moved == UserRecord(session):
         return MergeReceipt(user, session, 0, 0, 0)
     policy = serving.served.assigned_policy(user)
-    counts = transaction.counts_of(session).get(policy)
+    counts = transaction.counts_of(session)
     receipt = _move(transaction, account, moved)
-    if counts is not None:
-        transaction.count(user, policy, counts)
+    for name, more in counts.items():
+        if name.partition("@")[0] == policy:
+            transaction.count(user, name, more)
     now = max(serving.next_time(account), serving.next_time(moved))
     n_slates = account.n_slates + receipt.slates
     transaction.discard_belief(user)

@@ -148,6 +148,9 @@ class Serving:
         """Add to the counts of a policy; only where it was assigned, so that policies can be compared."""
         if slate.policy == self.served.assigned_policy(slate.user):
             transaction.count(slate.user, slate.policy, more)
+            label = None if self.served.experiment is None else self.served.experiment.label(slate)
+            if label is not None:
+                transaction.count(slate.user, label, more)
 
     def close(self, transaction: Transaction, slate: SlateRecord, n_liked: int) -> None:
         """Record that a slate was closed, and count it."""

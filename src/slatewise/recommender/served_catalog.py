@@ -13,6 +13,7 @@ from slatewise.belief.rates import Rates
 from slatewise.evidence import Attention, Evidence
 from slatewise.policies import POLICIES, Available, Policy, State
 from slatewise.randomness import Streams, user_keys
+from slatewise.recommender.assignment import SALT, Experiment, at_position, position
 from slatewise.recommender.items import ItemSnapshot, UntrainedItems
 from slatewise.recommender.rules import LearningRules
 from slatewise.recommender.served_policies import (
@@ -34,7 +35,6 @@ Integers = NDArray[np.int64]
 LABELS_CACHED = 20_000
 POPULAR_SHARE = 0.1
 EXPLAINED_DIGITS = 4
-SALT = "policy of "
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +116,8 @@ class ServedCatalog:
         self.label = lru_cache(LABELS_CACHED)(self._label)
         self.n_items = items.catalog.n_items
         self._shares = shares
+        self._share_sizes = {name: entry.share for name, entry in shares.items()}
+        self.experiment: Experiment | None = None
         self._policies: dict[str, ServedPolicy] = {}
         self._members: dict[str, Integers] = {}
         self._others: dict[Attention, ServedCatalog] = {}
@@ -167,15 +169,11 @@ class ServedCatalog:
 
     def assigned_policy(self, user: str) -> str:
         """Return the policy of a user by a stable hash: the same on every machine and after every restart."""
+        if self.experiment is not None:
+            return self.experiment.policy_of(user, self._share_sizes)
         if len(self._shares) == 1:
             return next(iter(self._shares))
-        position = int(user_keys([SALT + user])[0]) / 2**64
-        below = 0.0
-        for name, entry in self._shares.items():
-            below += entry.share
-            if position < below:
-                return name
-        return list(self._shares)[-1]
+        return at_position(self._share_sizes, position(SALT, user))
 
     @cached_property
     def policy_names(self) -> tuple[str, ...]:
@@ -212,6 +210,7 @@ class ServedCatalog:
         Policies stay the same, unless something changed that they choose or learn by.
         """
         served = ServedCatalog(items, self._shares, self.rules, self.digest)
+        served.experiment = self.experiment
         arrays = ("vectors", "log_odds", "taste_vectors", "categories", "category_names")
         if all(getattr(items.catalog, name) is getattr(self.catalog, name) for name in arrays):
             served._policies, served._members, served._rates = self._policies, self._members, self._rates

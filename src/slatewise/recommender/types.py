@@ -385,7 +385,8 @@ class PolicyResult:
     The 95 % intervals of click_rate and diversity are for one look. difference is the click rate minus that of the
     control, the policy with the largest share; its interval holds at all times at once, so it may be looked at any
     time. slates_needed: about how many more slates of both until a difference of `effect` would be seen with
-    probability 80 %; verdict: what may be concluded now, in words.
+    probability 80 %; verdict: what may be concluded now, in words. Of a named experiment only what happened since its
+    start counts, the control is the one it names, and days_needed says how long that many slates take at its pace.
     """
 
     policy: str
@@ -400,3 +401,7 @@ class PolicyResult:
     effect: float | None = None
     slates_needed: int | None = None
     verdict: str = ""
+    experiment: str | None = None
+    started_at: float | None = None
+    stopped_at: float | None = None
+    days_needed: float | None = None

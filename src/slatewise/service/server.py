@@ -105,6 +105,7 @@ def make_recommender(settings: Settings, store: Store | None = None) -> Recommen
         repeat_after=math.inf if settings.repeat_after is None else settings.repeat_after,
         events=settings.events,
         scenarios={name: scenario.rules() for name, scenario in settings.scenarios.items()},
+        experiment=None if settings.experiment is None else settings.experiment.experiment(),
     )
 
 

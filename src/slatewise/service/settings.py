@@ -7,9 +7,9 @@ import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -20,6 +20,7 @@ from pydantic_settings import (
 )
 
 from slatewise.evidence import SERVICE_DEFAULT, Attention
+from slatewise.recommender.assignment import Experiment
 from slatewise.recommender.event_kinds import event_kinds
 from slatewise.recommender.rules import ATTENTION_FIT, FOLLOW_FIT, LearningRules, fitted_attention
 from slatewise.recommender.types import PolicyShare
@@ -56,6 +57,27 @@ class PolicySetting(BaseModel):
 EXPLORING_POLICY = "dc2b-calibrated"
 
 
+class ExperimentSetting(BaseModel):
+    """A named experiment among the policies; see `slatewise.recommender.Experiment`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    control: str | None = None
+    holdout: float = 0.0
+    effect: float = 0.01
+    running: bool = True
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        self.experiment()
+        return self
+
+    def experiment(self) -> Experiment:
+        """Return it as the recommender takes it."""
+        return Experiment(**self.model_dump())
+
+
 class Settings(BaseSettings):
     """Everything that can be set; secrets are never printed."""
 
@@ -89,6 +111,9 @@ class Settings(BaseSettings):
     )
     scenarios: dict[str, RulesBody] = Field(
         default={}, description="Tables of rules by name; a request for a slate names one as `scenario`."
+    )
+    experiment: ExperimentSetting | None = Field(
+        default=None, description="A table of name, control, holdout, effect and running: compare policies in it."
     )
     retrain: str | None = Field(
         default=None, description="How often the catalog is trained from the log, such as 24h; s, m, h and d."

@@ -1,0 +1,101 @@
+"""Named experiments: who takes part, what is counted, and that start, stop and counts survive a restart."""
+
+from pathlib import Path
+
+import pytest
+
+from slatewise.recommender import Experiment, Recommender
+from slatewise.recommender.assignment import EXPERIMENTS
+from slatewise.service.settings import load_settings
+from slatewise.store import open_store
+from tests.support.recommending import Clock, ids, make_catalog
+
+CATALOG = make_catalog(30)
+SHARES = {"dc2b-calibrated": 0.5, "popular": 0.5}
+USERS = [f"user {number}" for number in range(200)]
+
+
+def show(recommender: Recommender, users: list[str]) -> dict[str, str]:
+    """Show a slate to each user, who clicks the first item; return their policies."""
+    policies = {}
+    for user in users:
+        slate = recommender.recommend(user, 4)
+        recommender.feedback(slate.slate_id, ids(slate)[:1], final=True)
+        policies[user] = slate.policy
+    return policies
+
+
+def test_an_experiment_counts_for_itself_and_survives_restarts(tmp_path: Path) -> None:
+    url, clock = f"sqlite:///{tmp_path}/slates.db", Clock()
+    plan = Experiment("autumn", control="popular", holdout=0.2, effect=0.02)
+    with Recommender(CATALOG, SHARES, url, clock=clock) as recommender:
+        show(recommender, USERS[:50])
+    started = clock.now = clock.now + 1.0
+    with Recommender(CATALOG, SHARES, url, clock=clock, experiment=plan) as recommender:
+        first = show(recommender, USERS)
+        members = [user for user in USERS if plan.includes(user)]
+        assert 140 < len(members) < 180
+        assert {first[user] for user in USERS if user not in members} == {"popular"}
+        results = {result.policy: result for result in recommender.experiments()}
+        assert sum(result.users for result in results.values()) == len(members)  # nobody from before, nobody held out
+        assert sum(result.clicks for result in results.values()) == len(members)
+        assert (results["popular"].verdict, results["popular"].effect) == ("the control", 0.02)
+    clock.now += 86_400.0
+    with Recommender(CATALOG, SHARES, url, clock=clock, experiment=plan) as recommender:
+        assert show(recommender, USERS) == first
+        other = next(one for one in recommender.experiments() if one.policy != "popular")
+        assert (other.experiment, other.started_at, other.stopped_at) == ("autumn", started, None)
+        needed, so_far = other.slates_needed or 0, sum(one.slates for one in recommender.experiments())
+        assert other.days_needed == pytest.approx(needed / so_far)
+        counted = so_far
+    stopped = Experiment("autumn", control="popular", holdout=0.2, effect=0.02, running=False)
+    with Recommender(CATALOG, SHARES, url, clock=clock, experiment=stopped) as recommender:
+        assert set(show(recommender, USERS).values()) == {"popular"}
+        results_after = recommender.experiments()
+        assert sum(one.slates for one in results_after) == counted  # nothing is counted any more
+        assert results_after[0].stopped_at == clock.now
+    with Recommender(CATALOG, SHARES, open_store(url, read_only=True), clock=clock, experiment=stopped) as reading:
+        assert sum(one.slates for one in reading.experiments()) == counted
+        assert reading.store.read(lambda transaction: transaction.fit(EXPERIMENTS)) is not None
+    with Recommender(CATALOG, SHARES, url, clock=clock) as recommender:
+        assert sum(one.slates for one in recommender.experiments()) == 50 + 3 * 200  # all that was ever counted
+
+
+def test_another_experiment_splits_the_users_anew() -> None:
+    splits = []
+    for name in ("autumn", "winter"):
+        with Recommender(CATALOG, SHARES, experiment=Experiment(name)) as recommender:
+            splits.append([recommender.preview(user, 1).policy for user in USERS])
+    same = sum(one == other for one, other in zip(*splits, strict=True))
+    assert 70 < same < 130
+
+
+def test_merged_users_take_their_counts_along() -> None:
+    with Recommender(CATALOG, SHARES, experiment=Experiment("autumn")) as recommender:
+        policies = show(recommender, USERS[:20])
+        user, session = [name for name, policy in policies.items() if policy == "popular"][:2]
+        recommender.merge(user, session)
+        results = {one.policy: one for one in recommender.experiments()}
+        assert (sum(one.slates for one in results.values()), sum(one.users for one in results.values())) == (20, 19)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": "No Name"}, "is called 'No Name'"),
+        ({"name": "a", "holdout": 1.0}, "holdout is 1.0"),
+        ({"name": "a", "effect": 0.0}, "effect is 0.0"),
+        ({"name": "a", "control": "magic"}, "the control is 'magic'; choose one of dc2b-calibrated, popular"),
+    ],
+)
+def test_impossible_experiments_are_refused(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Recommender(CATALOG, SHARES, experiment=Experiment(**fields))  # type: ignore[arg-type]
+
+
+def test_a_service_has_it_from_its_settings(tmp_path: Path) -> None:
+    file = tmp_path / "slatewise.toml"
+    file.write_text('[experiment]\nname = "autumn"\nholdout = 0.1\n')
+    settings = load_settings({"catalog": tmp_path}, file)
+    assert settings.experiment is not None
+    assert settings.experiment.experiment() == Experiment("autumn", holdout=0.1)
