@@ -8,7 +8,7 @@ import pytest
 
 from slatewise.catalog import Catalog
 from slatewise.evidence import Attention
-from slatewise.recommender import Recommender, state_codec
+from slatewise.recommender import PolicyShare, Recommender, state_codec
 from slatewise.recommender.profile import SAVE_EVERY
 from slatewise.store import open_store
 from tests.support.old_store import EXPECTED, FIXTURE, USERS, copied_store
@@ -31,8 +31,12 @@ def catalog(tmp_path: Path) -> Catalog:
 
 @pytest.fixture
 def recommender(store_url: str, catalog: Catalog) -> Iterator[Recommender]:
-    """The old version took everything on a slate as seen."""
-    with Recommender(catalog, EXPECTED["shares"], store_url, attention=Attention()) as opened:
+    """The old version took everything on a slate as seen, and tastes had no categories."""
+    options = {"dc2b-calibrated": {"category_weight": 0.0}}
+    shares = {
+        name: PolicyShare(name, share, options=options.get(name, {})) for name, share in EXPECTED["shares"].items()
+    }
+    with Recommender(catalog, shares, store_url, attention=Attention()) as opened:
         yield opened
 
 
