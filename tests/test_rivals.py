@@ -215,8 +215,8 @@ def category_shares(catalog: Catalog) -> Floats:
 
 @pytest.mark.parametrize("rerank", ["overlap", "mmr", "dpp", "xquad", "calibration"])
 def test_rerankings_by_their_textbook(catalog: Catalog, rerank: str) -> None:
-    """Greedy by loops over the formula of each rule, on the scores of the Gaussian."""
-    policy = Gaussian(catalog, shrinkage=0.25, diversity=KNOB, rerank=rerank)
+    """Greedy by loops over the formula of each rule, on scores of a scale of their own."""
+    policy = ItemKnn(catalog, diversity=KNOB, rerank=rerank)
     items, clicks = [3, 0, 7], [True, False, True]
     state = after(policy, items, clicks)
     scores = policy.scores(state)[0]
@@ -251,8 +251,18 @@ def test_rerankings_by_their_textbook(catalog: Catalog, rerank: str) -> None:
     available[0, items] = False
     expected, _ = naive.greedy(available[0], 5, gain)
     assert policy.select(state, available, 5, streams()).items[0].tolist() == expected
-    plain = Gaussian(catalog, shrinkage=0.25)
-    assert plain.select(state, available, 5, streams()).items[0].tolist() != expected
+    assert ItemKnn(catalog).select(state, available, 5, streams()).items[0].tolist() != expected
+
+
+def test_probabilities_are_re_ranked_in_the_unit_of_our_policy(catalog: Catalog) -> None:
+    policy = Gaussian(catalog, shrinkage=0.25, diversity=KNOB)
+    state = after(policy, [3, 0, 7], [True, False, True])
+    weight = KNOB**2 * np.sort(policy.rates)[-10:].mean()
+    vectors, scores = catalog.vectors.astype(float), policy.scores(state)[0]
+    expected, _ = naive.overlap_greedy(scores, catalog.categories, everything()[0], 5, weight, vectors)
+    assert policy.select(state, everything(), 5, streams()).items[0].tolist() == expected
+    ours = make_policy("dc2b-calibrated", catalog, diversity=KNOB)
+    assert weight == pytest.approx(ours.overlap_weight(False))  # type: ignore[attr-defined]
 
 
 def test_first_slates_are_varied_in_the_upper_half_of_the_knob_only(catalog: Catalog) -> None:

@@ -35,6 +35,7 @@ class Gaussian:
     diversity: float = 0.0
     rerank: str = "overlap"
     needs = ("co_likes",)
+    scores_are_probabilities = True
     one_at_a_time = False
     additive = ("liked", "seen")
     prepared = "covariance"

@@ -58,7 +58,8 @@ def check_reranking(diversity: float, rerank: str) -> None:
 
 def make_reranker(policy: Any) -> Reranker:
     """Return the re-ranking that a policy's options ask for."""
-    return Reranker(policy.catalog, policy.diversity, policy.rerank)
+    are_probabilities = getattr(policy, "scores_are_probabilities", False)
+    return Reranker(policy.catalog, policy.diversity, policy.rerank, are_probabilities)
 
 
 def with_diversity(policy: Any, diversity: float) -> Any:

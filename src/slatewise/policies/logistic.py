@@ -64,6 +64,7 @@ class Logistic:
     prior_variance: float = 0.3
     diversity: float = 0.0
     rerank: str = "overlap"
+    scores_are_probabilities = True
     one_at_a_time = False
     additive = ()
     prepared = "vectors"

@@ -1,7 +1,8 @@
 """Re-ranking of scores for variety: the same knob for every rule, so that scores of any origin can be compared.
 
-The knob is that of `dc2b-calibrated`: `diversity`² times the mean of a user's ten best scores is what variety weighs,
-and the first slate gives up relevance only in the upper half.
+The knob is that of `dc2b-calibrated`: `diversity`² times a unit is what variety weighs, and the first slate gives up
+relevance only in the upper half. The unit of probabilities is the mean rate of the ten most popular items, as there; of
+scores on a scale of their own, the mean of the user's ten best scores.
 """
 
 from collections.abc import Callable
@@ -35,6 +36,12 @@ class Reranker:
     catalog: Catalog
     diversity: float
     rule: str
+    are_probabilities: bool = False
+
+    @cached_property
+    def favorite_rate(self) -> float:
+        """The mean rate of the ten items that most users like."""
+        return float(np.sort(sigmoid(self.catalog.log_odds))[-BEST:].mean())
 
     @cached_property
     def sets(self) -> CategorySets:
@@ -88,23 +95,25 @@ class Reranker:
         wanted, state = users
         if not wanted.any():
             return top_k(scores, available, k)
-        return RERANKERS[self.rule](self, Wanted(scores, wanted, state), available, k)
+        units = np.full(len(scores), self.favorite_rate) if self.are_probabilities else mean_of_best(scores)
+        return RERANKERS[self.rule](self, Wanted(scores, wanted, units, state), available, k)
+
+
+def mean_of_best(scores: Floats) -> Floats:
+    """Return the mean of each user's ten best scores (n_users,)."""
+    n_best = min(BEST, scores.shape[1])
+    best = np.partition(scores, -n_best, axis=1)[:, -n_best:]
+    return np.asarray(np.maximum(np.sort(best, axis=1).mean(axis=1), LEAST_UNIT))
 
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
-    """Scores (n_users, n_items), how much variety each user gets (n_users,), and what is known of the users."""
+    """Scores (n_users, n_items), how much variety each user gets and its unit (n_users,), and the users' state."""
 
     scores: Floats
     wanted: Floats
+    units: Floats
     state: State
-
-    @property
-    def units(self) -> Floats:
-        """The mean of each user's ten best scores (n_users,), the unit of the knob."""
-        n_best = min(BEST, self.scores.shape[1])
-        best = np.partition(self.scores, -n_best, axis=1)[:, -n_best:]
-        return np.asarray(np.maximum(np.sort(best, axis=1).mean(axis=1), LEAST_UNIT))
 
     @property
     def weights(self) -> Floats:
