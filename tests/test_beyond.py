@@ -71,6 +71,19 @@ def test_the_same_slates_are_a_tie() -> None:
         assert (row["verdict"], row["p_t"], row["p_wilcoxon"], row["p_holm"]) == ("tie", 1.0, 1.0, 1.0)
 
 
+def test_what_people_add_to_f_has_the_f_of_the_means_as_its_mean() -> None:
+    users = people(0.5, 0.4, 0.3).with_columns(diversity=pl.col("diversity") * 1.5 + 0.1)
+    by_person = People.of(users)
+    for policy in (OURS, "mmr"):
+        p, d, f = (by_person.values(policy, name) for name in ("p@50", "diversity", "f"))
+        assert f.mean() == pytest.approx(2 * p.mean() * d.mean() / (p.mean() + d.mean()))
+        nudged = p.copy()
+        nudged[3] += 1e-6 * len(p)
+        slope = (2 * nudged.mean() * d.mean() / (nudged.mean() + d.mean()) - f.mean()) / 1e-6
+        without = by_person.frame.filter((pl.col("policy") == policy) & (pl.col("user") == 3))["f"][0]
+        assert without == pytest.approx(slope * p[3] + (f.mean() - slope * p.mean()) / d.mean() * d[3], rel=1e-4)
+
+
 def test_data_the_paper_does_not_have_are_compared_with_rivals_only() -> None:
     found = verdicts(people(0.5, 0.4, 0.3), "my shop")
     assert found.paper == []

@@ -32,11 +32,16 @@ class People:
 
     @classmethod
     def of(cls, users: pl.DataFrame, ours: str = OURS) -> "People":
-        """Average `metrics.per_user`, with each person's own F; what nobody has a value of is left out."""
+        """Average `metrics.per_user` and add what each person adds to F; what nobody has a value of is left out.
+
+        F is the harmonic mean of the means P and D, as in the tables. A person with p and d adds
+        2(D²p + P²d) / (P + D)² to it: the linear part of F, whose mean over people is F.
+        """
+        means = users.drop("dataset", "split").group_by("policy", "user", maintain_order=True).mean()
         precision, diversity = pl.col(precision_columns(users)[-1]), pl.col("diversity")
-        total = precision + diversity
-        f = pl.when(total > 0).then(2 * precision * diversity / total).when(total == 0).then(0.0)
-        means = users.with_columns(f=f).drop("dataset", "split").group_by("policy", "user", maintain_order=True).mean()
+        p, d = precision.mean().over("policy"), diversity.mean().over("policy")
+        f = pl.when(p + d > 0).then(2 * (d**2 * precision + p**2 * diversity) / (p + d) ** 2).when(p + d == 0).then(0.0)
+        means = means.with_columns(f=f)
         known = [name for name in means.columns if means[name].null_count() < len(means)]
         return cls(means.select(known).sort("user", maintain_order=True), ours)
 

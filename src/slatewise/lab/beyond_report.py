@@ -36,7 +36,7 @@ def sentences(verdicts: Verdicts, dataset: str, ours: str = OURS) -> tuple[str, 
         )
     found.append(
         "Verdicts are paired t-tests person by person at 5 %, with Holm's correction over all comparisons made here; "
-        "people tested in several splits are averaged first, and F is each person's own."
+        "people tested in several splits are averaged first, and count for F by what they add to it."
     )
     return tuple(found)
 
