@@ -45,6 +45,7 @@ from slatewise.recommender.replay import replay_user
 from slatewise.recommender.rules import ATTENTION_FIT, FOLLOW_FIT, LearningRules, fitted_attention
 from slatewise.recommender.served_catalog import ServedCatalog, uncertain_items
 from slatewise.recommender.served_policies import policy_shares
+from slatewise.recommender.shadow import check_shadow
 from slatewise.recommender.slate_rules import NO_RULES, AtLeast, AtMost, Boost, Pin, SlateRules, as_rules
 from slatewise.recommender.types import (
     ConflictError,
@@ -130,6 +131,8 @@ class Recommender:
         Rules for slates by name, each a `SlateRules` or a dictionary of its fields; requests name them.
     experiment : Experiment
         Compare the policies in a named experiment, with counts of its own and perhaps a holdout.
+    shadow : str or PolicyShare
+        A policy that chooses along with the one that is shown; the log keeps what it chose, and nobody sees it.
 
     Examples
     --------
@@ -161,6 +164,7 @@ class Recommender:
         events: Mapping[str, Mapping[str, float]] | None = None,
         scenarios: Mapping[str, SlateRules | Mapping[str, Any]] | None = None,
         experiment: Experiment | None = None,
+        shadow: str | PolicyShare | None = None,
     ) -> None:
         self._policies = policy_shares(policy)
         self._scenarios = {name: as_rules(given) for name, given in (scenarios or {}).items()}
@@ -176,6 +180,7 @@ class Recommender:
         if self._follows_fit:
             self._rules = replace(self._rules, attention=_fitted(opened))
         self._experiment = None if experiment is None else _dated(opened, experiment.among(self.shares), clock())
+        self._shadow = PolicyShare(shadow) if isinstance(shadow, str) else shadow
         self._rates = LiveRates(opened)
         served = self._prepare(ItemSnapshot.read(opened, catalog))
         self._items_lock = threading.RLock()
@@ -1161,9 +1166,11 @@ class Recommender:
 
     def _prepare(self, items: ItemSnapshot) -> ServedCatalog:
         served = ServedCatalog(items, self._policies, self._rules)
-        served.experiment = self._experiment
+        served.experiment, served.shadow_entry = self._experiment, self._shadow
         for name in self._policies:
-            served.policy(name)
+            shown = served.policy(name)
+            if served.shadow is not None:
+                check_shadow(served.shadow, shown)
         self._rates.use(served)
         return served
 

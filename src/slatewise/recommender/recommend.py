@@ -31,6 +31,7 @@ from slatewise.recommender.profile import (
 )
 from slatewise.recommender.reasons import Choosing, describe
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
+from slatewise.recommender.shadow import choose_as_shadow
 from slatewise.recommender.slate_rules import NO_RULES, SlateRules
 from slatewise.recommender.types import ConflictError, RequestError, Slate, SlateItem, UnmetRule
 from slatewise.slates.available import NO_WORDS
@@ -179,6 +180,7 @@ class Draft:
     unmet: tuple[UnmetRule, ...]
     propensities: tuple[float, ...] | None
     at: float
+    shadow: Choice | None = None
 
     @cached_property
     def explained(self) -> list[float] | None:
@@ -204,6 +206,7 @@ class Draft:
             **({"unmet": [*map(asdict, self.unmet)]} if self.unmet else {}),
             **({"owned": [*self.request.owned]} if self.request.owned else {}),
             **({"propensities": [*self.propensities]} if self.propensities is not None else {}),
+            **({"shadow": self.shadow} if self.shadow is not None else {}),
         }
 
     def _exploration(self) -> Choice | None:
@@ -228,8 +231,23 @@ def draft_slate(serving: Serving, request: SlateRequest, transaction: Transactio
     withdrawn = _withdrawn(known, request, now)
     closing, closed = close_open(known if withdrawn is None else known.without(withdrawn), now)
     profile = learn_closed(closing)
-    chosen = choose_items(served, profile, request, Streams(serving.seed, profile.random_key, profile.n_slates), now)
-    return Draft(request, served, profile, closed, withdrawn, *chosen, now)
+    random = Streams(serving.seed, profile.random_key, profile.n_slates)
+    chosen = choose_items(served, profile, request, random, now)
+    shadow = None if served.shadow_entry is None else _shadow(served, profile, request, random, now)
+    return Draft(request, served, profile, closed, withdrawn, *chosen, now, shadow)
+
+
+def _shadow(
+    served: ServedCatalog, profile: UserProfile, request: SlateRequest, random: Streams, now: float
+) -> Choice | None:
+    """Return what the shadow policy would show, ready for JSON; nothing for slates with rules."""
+    shadow = served.shadow
+    if shadow is None or request.rules is not NO_RULES:
+        return None
+    _, state, available, _ = situation(served, profile.policy, learn_everything(profile), request, now)
+    numbers = choose_as_shadow(shadow, state, (available, request.k, random))
+    items = None if numbers is None else [served.label(number)[0] for number in numbers.tolist()]
+    return {"policy": shadow.name, "items": items}
 
 
 def choose_items(

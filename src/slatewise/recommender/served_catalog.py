@@ -22,6 +22,7 @@ from slatewise.recommender.served_policies import (
     learned_categories,
     make,
     policy_key,
+    policy_name,
     with_skip_weight,
 )
 from slatewise.recommender.types import PolicyShare, Rate, RatedItem, RequestError
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 Integers = NDArray[np.int64]
 
 LABELS_CACHED = 20_000
+SHADOW = "(shadow)"
+"""Where the shadow is kept among the policies, so that it follows the rates of items."""
 POPULAR_SHARE = 0.1
 EXPLAINED_DIGITS = 4
 
@@ -118,6 +121,7 @@ class ServedCatalog:
         self._shares = shares
         self._share_sizes = {name: entry.share for name, entry in shares.items()}
         self.experiment: Experiment | None = None
+        self.shadow_entry: PolicyShare | None = None
         self._policies: dict[str, ServedPolicy] = {}
         self._members: dict[str, Integers] = {}
         self._others: dict[Attention, ServedCatalog] = {}
@@ -140,6 +144,17 @@ class ServedCatalog:
         key = policy_key(entry, policy, self.digest + learned_categories(policy), self.rules)
         served = ServedPolicy(name, policy, key, self.rules, self.items.untrained)
         return served.with_rates(*self._rates)
+
+    @property
+    def shadow(self) -> ServedPolicy | None:
+        """The policy that is computed and logged but never shown."""
+        if self.shadow_entry is None:
+            return None
+        if SHADOW not in self._policies:
+            entry = self.shadow_entry
+            name = entry.policy if isinstance(entry.policy, str) else policy_name(entry.policy)
+            self._policies.setdefault(SHADOW, self.prepare(name, entry))
+        return self._policies[SHADOW]
 
     def with_options(self, name: str, options: Mapping[str, Any]) -> ServedPolicy:
         """Return a policy with other options than it is served with; those that are not given stay."""
@@ -210,7 +225,7 @@ class ServedCatalog:
         Policies stay the same, unless something changed that they choose or learn by.
         """
         served = ServedCatalog(items, self._shares, self.rules, self.digest)
-        served.experiment = self.experiment
+        served.experiment, served.shadow_entry = self.experiment, self.shadow_entry
         arrays = ("vectors", "log_odds", "taste_vectors", "categories", "category_names")
         if all(getattr(items.catalog, name) is getattr(self.catalog, name) for name in arrays):
             served._policies, served._members, served._rates = self._policies, self._members, self._rates

@@ -33,7 +33,7 @@ from slatewise.service.http_protocol import GuardedProtocol
 from slatewise.service.keys import KeyRing
 from slatewise.service.logs import JsonHandler, Log, LogStream
 from slatewise.service.metrics import SHARED_DIRECTORY
-from slatewise.service.settings import BadSettingsError, Settings, is_loopback
+from slatewise.service.settings import BadSettingsError, Settings, is_loopback, shadow_share
 from slatewise.service.shared_directory import shared_directory, use
 from slatewise.service.state import ServiceState
 from slatewise.store import Store
@@ -106,6 +106,7 @@ def make_recommender(settings: Settings, store: Store | None = None) -> Recommen
         events=settings.events,
         scenarios={name: scenario.rules() for name, scenario in settings.scenarios.items()},
         experiment=None if settings.experiment is None else settings.experiment.experiment(),
+        shadow=shadow_share(settings.shadow),
     )
 
 

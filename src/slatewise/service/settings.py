@@ -115,6 +115,9 @@ class Settings(BaseSettings):
     experiment: ExperimentSetting | None = Field(
         default=None, description="A table of name, control, holdout, effect and running: compare policies in it."
     )
+    shadow: PolicySetting | None = Field(
+        default=None, description="A table of policy and options: it chooses along, is logged, and is never shown."
+    )
     retrain: str | None = Field(
         default=None, description="How often the catalog is trained from the log, such as 24h; s, m, h and d."
     )
@@ -223,6 +226,11 @@ class Settings(BaseSettings):
             explores = {"explore": self.explore} if policy == EXPLORING_POLICY else {}
             shares[name] = PolicyShare(policy, entry.share, {**explores, **entry.options})
         return shares
+
+
+def shadow_share(setting: PolicySetting | None) -> PolicyShare | None:
+    """Return the shadow policy as the recommender takes it."""
+    return None if setting is None else PolicyShare(setting.policy or EXPLORING_POLICY, 1.0, setting.options)
 
 
 def is_loopback(host: str) -> bool:
