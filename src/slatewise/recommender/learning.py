@@ -151,6 +151,8 @@ class LoggedSlate:
 
     def liked(self) -> list[int]:
         """Return the numbers of the items that were liked."""
+        if not self.tally.n_events:
+            return []
         return [
             number for number, value in zip(self.numbers.tolist(), self.values, strict=True) if _likes(number, value)
         ]
@@ -158,7 +160,7 @@ class LoggedSlate:
     @property
     def n_liked(self) -> int:
         """How many items were liked, also those that the catalog no longer has."""
-        return sum(value > LIKED for value in self.values)
+        return sum(value > LIKED for value in self.values) if self.tally.n_events else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,16 +381,18 @@ def _fading(policy: ServedPolicy, seconds: NDArray[np.float64] | float) -> NDArr
 def _note_slates(learned: Learned, policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> Learned:
     likes = [row for slate in slates for row in _slate_likes(policy, slate)]
     shown = learned.shown.with_slates(slates, policy.rules.repeat_after)
-    met = (pair for slate in slates for pair in zip(slate.record.items, slate.numbers.tolist(), strict=True))
-    known = _with_untrained(learned, policy, met)
+    numbers = np.concatenate([slate.numbers for slate in slates])
+    known = _with_untrained(learned, policy, [item for slate in slates for item in slate.record.items], numbers)
     return replace(_with_likes(known, likes), shown=shown, counts=learned.counts + _counts(policy, slates))
 
 
-def _with_untrained(learned: Learned, policy: ServedPolicy, met: Iterable[tuple[ItemId, int]]) -> Learned:
-    """Note the items that the catalog was not trained on."""
-    n_trained = policy.untrained.n_trained
-    ids = [item for item, number in met if not 0 <= number < n_trained]
-    return replace(learned, untrained=np.union1d(learned.untrained, hashes_of(ids))) if ids else learned
+def _with_untrained(learned: Learned, policy: ServedPolicy, items: Sequence[ItemId], numbers: Integers) -> Learned:
+    """Note the items that the catalog was not trained on, of those met."""
+    is_untrained = (numbers < 0) | (numbers >= policy.untrained.n_trained)
+    if not is_untrained.any():
+        return learned
+    ids = [items[place] for place in np.flatnonzero(is_untrained).tolist()]
+    return replace(learned, untrained=np.union1d(learned.untrained, hashes_of(ids)))
 
 
 def _note_events(learned: Learned, policy: ServedPolicy, events: Sequence[LoggedEvent]) -> Learned:
@@ -408,7 +412,8 @@ def _note_events(learned: Learned, policy: ServedPolicy, events: Sequence[Logged
         for event, value, weight in meanings
         if value > LIKED and weight > 0.0
     ]
-    learned = _with_untrained(learned, policy, ((event.record.item, event.number) for event in events))
+    met = np.array([event.number for event in events], dtype=np.int64)
+    learned = _with_untrained(learned, policy, [event.record.item for event in events], met)
     return replace(_with_likes(learned, likes), shown=shown, never=known)
 
 
@@ -429,8 +434,10 @@ def _slate_likes(policy: ServedPolicy, slate: LoggedSlate) -> list[tuple[float, 
 
 def _with_likes(learned: Learned, likes: Sequence[tuple[float, ...]]) -> Learned:
     """Add likes in order, and keep only the recent ones."""
-    rows = sorted([*map(tuple, learned.likes.tolist()), *likes])[-MAX_LIKES:]
     oldest = 2 * (learned.covers - RECENT_SLATES)
+    if not likes and (not len(learned.likes) or learned.likes[0, 0] >= oldest):
+        return learned
+    rows = sorted([*map(tuple, learned.likes.tolist()), *likes])[-MAX_LIKES:]
     recent = [row for row in rows if row[0] >= oldest]
     return replace(learned, likes=np.array(recent, dtype=np.float64).reshape(-1, LIKE_COLUMNS))
 
@@ -446,10 +453,12 @@ def likes_at(policy: ServedPolicy, learned: Learned, now: float) -> Evidence:
 def _counts(policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> Integers:
     """Return how many items of slates were shown and liked, by category; slates and likes in the last column."""
     categories = policy.policy.catalog.categories
-    counts = np.empty((2, categories.shape[1] + 1), dtype=np.int64)
-    shown = [number for slate in slates for number in slate.numbers.tolist() if number >= 0]
+    counts = np.zeros((2, categories.shape[1] + 1), dtype=np.int64)
+    shown = np.concatenate([slate.numbers for slate in slates])
+    counts[0, :-1] = categories[shown[shown >= 0]].sum(axis=0)
     liked = [number for slate in slates for number in slate.liked()]
-    counts[0, :-1], counts[1, :-1] = categories[shown].sum(axis=0), categories[liked].sum(axis=0)
+    if liked:
+        counts[1, :-1] = categories[liked].sum(axis=0)
     counts[:, -1] = len(slates), sum(slate.n_liked for slate in slates)
     return counts
 

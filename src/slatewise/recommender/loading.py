@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from slatewise.randomness import user_keys
 from slatewise.recommender.learning import (
     Learned,
@@ -46,9 +48,10 @@ class LogTail:
         for event in self.feedback:
             by_slate[event.slate_id].append(event)
         shown = [slate for slate in self.slates if slate.status != WITHDRAWN]
+        every = numbers([item for slate in shown for item in slate.items])
+        ends = np.cumsum([len(slate.items) for slate in shown])
         tallies = [Tally.of(by_slate[slate.slate_id]) for slate in shown]
-        rows = zip(shown, map(numbers, (slate.items for slate in shown)), tallies, strict=True)
-        return tuple(LoggedSlate(*row) for row in rows)
+        return tuple(map(LoggedSlate, shown, np.split(every, ends[:-1]), tallies)) if shown else ()
 
     def logged_events(self, served: ServedCatalog, first: int = 0) -> tuple[LoggedEvent, ...]:
         """Return the events from a position on."""

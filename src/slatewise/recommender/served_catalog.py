@@ -38,6 +38,8 @@ SHADOW = "(shadow)"
 """Where the shadow is kept among the policies, so that it follows the rates of items."""
 POPULAR_SHARE = 0.1
 EXPLAINED_DIGITS = 4
+NOBODY = user_keys([""])
+"""Seeds the random numbers of slates that are not for anybody."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +59,16 @@ class ServedPolicy:
     version: int = 0
 
     def with_rates(self, rates: Rates | None, version: int) -> "ServedPolicy":
-        """Return the policy choosing by published rates; the same if it knows none, or chooses by these already."""
+        """Return the policy choosing by published rates; the same if it knows none, or chooses by these already.
+
+        A slate is chosen at once, so that nobody who is served has to wait for what is prepared by the first one.
+        """
         adjust = getattr(self.policy, "with_rates", None)
         if rates is None or adjust is None or version == self.version:
             return self
-        return replace(self, policy=adjust(rates), version=version)
+        adjusted: Policy = adjust(rates)
+        adjusted.select(self.start, Available.of(len(rates.mean)), 1, Streams(0, NOBODY, 0))
+        return replace(self, policy=adjusted, version=version)
 
     @cached_property
     def choosing_options(self) -> dict[str, float]:
@@ -139,7 +146,7 @@ class ServedCatalog:
         self.rules.check(name, policy)
         everything, state = Available.of(self.n_items), policy.start(1)
         for step in range(2):
-            slates = policy.select(state, everything, 1, Streams(0, user_keys([""]), step))
+            slates = policy.select(state, everything, 1, Streams(0, NOBODY, step))
             state = policy.update(state, Evidence.of_clicks(slates.items, np.zeros((1, 1), dtype=np.bool_)))
         key = policy_key(entry, policy, self.digest + learned_categories(policy), self.rules)
         served = ServedPolicy(name, policy, key, self.rules, self.items.untrained)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from concurrent.futures import Future
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Tag
@@ -11,7 +12,7 @@ from starlette.types import Scope
 
 from slatewise.recommender import Recommender
 from slatewise.recommender.feedback import FeedbackEvent as ReceivedFeedback
-from slatewise.recommender.recommend import Draft, SlateRequest
+from slatewise.recommender.recommend import SlateRequest
 from slatewise.recommender.slate_rules import NO_RULES
 from slatewise.recommender.types import Receipt, Slate
 from slatewise.service.errors import INTERNAL, problem_of
@@ -43,13 +44,13 @@ async def create_slate(state: ServiceState, request: Request, body: SlateBody) -
 
 
 async def _recorded_slate(state: ServiceState, wanted: SlateRequest) -> Slate:
-    """Draft a slate in a worker thread, then record it; if the user changed in between, draft again, a few times."""
-    recommender, loop = state.recommender, asyncio.get_running_loop()
+    """Draft a slate and record it; if the user changed in between, draft again, a few times."""
+    recommender = state.recommender
     for _ in range(recommender.max_drafts):
-        draft = await loop.run_in_executor(state.workers, _drafted_or_recorded, recommender, wanted)
-        if isinstance(draft, Slate):
-            return draft
-        slate = await asyncio.wrap_future(recommender.record(draft))
+        earlier = None if wanted.request_id is None else await state.run(recommender.recorded, wanted)
+        if earlier is not None:
+            return earlier
+        slate = await state.run_and_queue(_queued_draft, recommender, wanted)
         if slate is not None:
             state.metrics.count_slate(slate)
             return slate
@@ -58,9 +59,8 @@ async def _recorded_slate(state: ServiceState, wanted: SlateRequest) -> Slate:
     return slate
 
 
-def _drafted_or_recorded(recommender: Recommender, wanted: SlateRequest) -> Draft | Slate:
-    """Draft a slate, unless one was recorded for the same request_id."""
-    return recommender.recorded(wanted) or recommender.draft(wanted)
+def _queued_draft(recommender: Recommender, wanted: SlateRequest) -> Future[Slate | None]:
+    return recommender.record(recommender.draft(wanted))
 
 
 def one_or_batch(body: Any) -> str:

@@ -1,7 +1,7 @@
 """A transaction in SQL, with the same statements for both databases; a row is trusted only with its checksum."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from slatewise.store import statements
@@ -195,7 +195,8 @@ class SqlTransaction:
 
     def count(self, user: str, policy: str, more: PolicyCounts) -> None:
         """Add to the counts of a user under a policy."""
-        self._write(statements.COUNT, (user, policy, *astuple(more)))
+        counts = (more.slates, more.shown, more.clicks, more.variety, more.varied)
+        self._write(statements.COUNT, (user, policy, *counts))
 
     def counts_of(self, user: str) -> dict[str, PolicyCounts]:
         """Return the counts of a user by policy."""
