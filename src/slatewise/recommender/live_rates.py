@@ -101,6 +101,8 @@ class LiveRates:
         self._published = PublishedRates()
         self._served: ServedCatalog | None = None
         self._listed: str | None = None
+        self._evidence: RateEvidence | None = None
+        """What everyone did with the items of the catalog, unless it has to be read again."""
 
     def use(self, served: ServedCatalog) -> None:
         """Let a catalog choose by the rates published for it."""
@@ -113,7 +115,8 @@ class LiveRates:
             noted = [self.noted.popleft() for _ in range(len(self.noted))]
             for start in range(0, len(noted), PER_WRITE):
                 self._learn(served, noted[start : start + PER_WRITE])
-            self._follow(served)
+            if self._follow(served):
+                self._evidence = None  # others have learned something, too
             if noted:
                 self._publish(served, now)
                 self._follow(served)
@@ -129,7 +132,7 @@ class LiveRates:
             self.noted.clear()
             kept = self._store.read(lambda transaction: transaction.rates(served.digest))
             logged = total_rates((1.0, self._logged(served, user)) for user in self._store.users())
-            self._save(served.digest, total_rates([(1.0, logged), (-1.0, kept)]))
+            self._save(served, total_rates([(1.0, logged), (-1.0, kept)]))
             self._follow(served)
             self._publish(served, now)
             self._follow(served)
@@ -143,34 +146,48 @@ class LiveRates:
             for change in ours
         ]
         said = [(1.0, change.after) for change in complete] + [(-1.0, change.before) for change in complete]
-        self._save(served.digest, slate_rates(said, served.rules.attention))
+        self._save(served, slate_rates(said, served.rules.attention))
 
     def _logged(self, served: ServedCatalog, user: str) -> dict[ItemId, ItemRate]:
         return self._store.read(lambda transaction: logged_rates(transaction, user, served))
 
-    def _save(self, digest: str, more: Mapping[ItemId, ItemRate]) -> None:
+    def _save(self, served: ServedCatalog, more: Mapping[ItemId, ItemRate]) -> None:
         items = [*more.items()]
         for start in range(0, len(items), PER_WRITE):
-            self._write(f"{digest}/{os.getpid() % SHARDS}", dict(items[start : start + PER_WRITE]))
+            self._write(f"{served.digest}/{os.getpid() % SHARDS}", dict(items[start : start + PER_WRITE]))
+        if self._evidence is not None:
+            self._evidence = with_sums(served, self._evidence, more)
 
     def _write(self, shard: str, more: Mapping[ItemId, ItemRate]) -> None:
         self._store.write(lambda transaction: transaction.add_rates(shard, more)).result()
 
-    def _follow(self, served: ServedCatalog) -> None:
-        """Read what was published since, and hand it to the policies of the catalog."""
+    def _follow(self, served: ServedCatalog) -> bool:
+        """Read what was published since, and hand it to the policies of the catalog; return whether there was any."""
         if self._served is None or served.digest != self._served.digest:
             self._published = PublishedRates()
         known = self._published
         self._published = self._store.read(lambda transaction: latest_rates(transaction, served.digest, known))
-        if self._published.version != known.version or served is not self._served:
+        is_newer = self._published.version != known.version
+        if served is not self._served:
+            self._evidence = None
+        if is_newer or served is not self._served:
             self._served = served
             served.use_rates(self._published.on(served), self._published.version)
+        return is_newer
+
+    def _everyone(self, served: ServedCatalog) -> RateEvidence:
+        """Return what everyone did; it is only read if others may have added to it, since reading it all takes long."""
+        if self._evidence is None:
+            totals = self._store.read(lambda transaction: transaction.rates(served.digest))
+            self._evidence = with_sums(served, RateEvidence.nothing(served.n_items), totals)
+        return self._evidence
 
     def _publish(self, served: ServedCatalog, now: float) -> None:
         """Publish the rates that moved, unless another worker has published in the meantime."""
-        totals = self._store.read(lambda transaction: transaction.rates(served.digest))
-        learned = learned_rates(served, totals)
-        moved = _moved(served.numbers(totals), self._published.on(served) or Rates.of(served.catalog), learned)
+        evidence = self._everyone(served)
+        learned, before = learned_rates(served, evidence), served.rates
+        seen = np.union1d(np.flatnonzero(evidence.seen), served.numbers(self._published.rates))
+        moved = _moved(seen, before, learned)
         if not len(moved):
             return
         rows = [
@@ -181,11 +198,14 @@ class LiveRates:
         publish(self._store, served.digest, self._published.version + 1, {"unseen": unseen, "rates": rows}, now)
 
 
-def learned_rates(served: ServedCatalog, totals: Mapping[ItemId, ItemRate]) -> Rates:
-    """Return the rates that sums of evidence lead to."""
-    numbers = served.numbers(totals)
-    sums = np.array([[one.seen, one.clicked, one.explained] for one in totals.values()]).reshape(-1, 3)
-    evidence = RateEvidence.nothing(served.n_items).added(numbers, *sums.T)
+def with_sums(served: ServedCatalog, evidence: RateEvidence, more: Mapping[ItemId, ItemRate]) -> RateEvidence:
+    """Return evidence about the items of a catalog with more sums."""
+    sums = np.array([[one.seen, one.clicked, one.explained] for one in more.values()]).reshape(-1, 3)
+    return evidence.added(served.numbers(more), *sums.T)
+
+
+def learned_rates(served: ServedCatalog, evidence: RateEvidence) -> Rates:
+    """Return the rates that evidence leads to."""
     prior = Rates.of(served.catalog)
     return prior.after_unknown(evidence) if served.catalog.knows_nothing else prior.after(evidence)
 
@@ -199,8 +219,8 @@ def logged_rates(transaction: Transaction, user: str, served: ServedCatalog) -> 
 
 
 def _moved(seen: NDArray[np.int64], before: Rates, now: Rates) -> NDArray[np.int64]:
-    """Return which of the items that were seen moved noticeably since their rate was published."""
+    """Return which of the items that were seen, ascending, moved noticeably since their rate was published."""
     is_moved = np.abs(now.mean - before.mean) > NOTICED * now.deviation
     is_grown = (now.strength > GROWN * before.strength) | (before.strength > GROWN * now.strength)
-    items = np.sort(seen[seen >= 0])
+    items = seen[seen >= 0]
     return items[(is_moved | is_grown)[items]]
