@@ -17,8 +17,7 @@ import psutil
 import pytest
 import uvicorn
 
-from slatewise.service.connection_limits import RESERVED_FOR_HEALTH, ConnectionLimits
-from slatewise.service.http_protocol import GuardedProtocol
+from slatewise.service.connections import RESERVED_FOR_HEALTH, ConnectionLimits, GuardedProtocol
 from tests.support.serving import Server, key_file, local, small_catalog
 
 pytestmark = pytest.mark.process

@@ -21,7 +21,7 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance, unsupported_method
 
-from slatewise.service.http_protocol import GuardedProtocol
+from slatewise.service.connections import GuardedProtocol
 from slatewise.service.routes import ROUTES
 from slatewise.service.schemas import ItemList, ItemsQuery
 from slatewise.service.search import ItemSearch

@@ -531,7 +531,7 @@ def test_problems_are_json_even_for_odd_requests(service: Local) -> None:
 
 
 MAX_FILES = 9
-"""How many files of the service a slate or a feedback event may pass through, of which http_protocol is one."""
+"""How many files of the service a slate or a feedback event may pass through, of which connections is one."""
 
 
 def files_called(action: Callable[[], Any]) -> set[str]:
@@ -569,8 +569,8 @@ def test_a_request_passes_through_few_files(tmp_path: Path) -> None:
         event = {"slate_id": slates[0]["slate_id"], "clicked": [slates[0]["items"][0]["id"]]}
         of_feedback = files_called(lambda: service.client.post("/v1/feedback", json=event).raise_for_status())
     assert {"slates.py", "http.py", "auth.py", "keys.py"} <= of_slate & of_feedback
-    assert len(of_slate | {"http_protocol.py"}) <= MAX_FILES, of_slate
-    assert len(of_feedback | {"http_protocol.py"}) <= MAX_FILES, of_feedback
+    assert len(of_slate | {"connections.py"}) <= MAX_FILES, of_slate
+    assert len(of_feedback | {"connections.py"}) <= MAX_FILES, of_feedback
 
 
 def test_versions_are_listed_promoted_and_rolled_back(service: Local, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ about teaches nothing, but its items count as shown, unless the client said that
 import math
 import time
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -119,11 +120,7 @@ class LoggedSlate:
 
     def evidence(self, policy: ServedPolicy) -> Evidence | None:
         """Return what the slate teaches; nothing if nobody said anything about it."""
-        if not self.tally.n_events:
-            return None
-        seen = np.array([[self.tally.is_seen(item) for item in self.record.items]])
-        told = np.array([self.tally.seen is not None])
-        return policy.rules.attention.evidence(Reactions(self.numbers[None], np.array([self.values]), seen, told))
+        return evidence_of([self], policy)[0]
 
     @property
     def counts(self) -> bool:
@@ -161,6 +158,32 @@ class LoggedSlate:
     def n_liked(self) -> int:
         """How many items were liked, also those that the catalog no longer has."""
         return sum(value > LIKED for value in self.values) if self.tally.n_events else 0
+
+
+def by_size(slates: Iterable[LoggedSlate]) -> Mapping[int, list[LoggedSlate]]:
+    """Return slates by their number of items."""
+    groups = defaultdict[int, list[LoggedSlate]](list)
+    for slate in slates:
+        groups[len(slate.numbers)].append(slate)
+    return groups
+
+
+def reactions_to(slates: Sequence[LoggedSlate], items: Integers) -> Reactions:
+    """Return what was said about slates of one size; items (n_slates, size) are what its items are called."""
+    seen = [[slate.tally.is_seen(item) for item in slate.record.items] for slate in slates]
+    told = [slate.tally.seen is not None for slate in slates]
+    return Reactions(items, np.array([slate.values for slate in slates]), np.array(seen), np.array(told))
+
+
+def evidence_of(slates: Sequence[LoggedSlate], policy: ServedPolicy) -> list[Evidence | None]:
+    """Return what each slate teaches, all slates of one size at once; None if nobody said anything about it."""
+    found: dict[str, Evidence] = {}
+    for same in by_size(slate for slate in slates if slate.tally.n_events).values():
+        numbers = np.array([slate.numbers for slate in same])
+        taught = policy.rules.attention.evidence(reactions_to(same, numbers))
+        rows = zip(*(array[:, None] for array in vars(taught).values()), strict=True)
+        found |= {slate.record.slate_id: Evidence(*row) for slate, row in zip(same, rows, strict=True)}
+    return [found.get(slate.record.slate_id) for slate in slates]
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,9 +289,11 @@ def learn(
     ordered = sorted(events, key=lambda event: (event.record.position, event.record.at, event.record.event_id))
     positions, start = [event.record.position for event in ordered], 0
     known = (learned.state, learned.at)
-    for count, slate in enumerate(slates):
+    for count, (slate, evidence) in enumerate(zip(slates, evidence_of(slates, policy), strict=True)):
         end = bisect_right(positions, slate.record.number, start)
-        known = _with_slate(policy, _with_events(policy, known, ordered[start:end]), slate)
+        known = _with_events(policy, known, ordered[start:end])
+        if evidence is not None:
+            known = _added(policy, known, evidence, slate.record.created_at)
         start = end
         if count % PAUSE_EVERY == PAUSE_EVERY - 1:
             time.sleep(PAUSE)

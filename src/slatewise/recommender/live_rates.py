@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.belief.rates import RateEvidence, Rates
-from slatewise.evidence import Attention, Reactions
-from slatewise.recommender.learning import LoggedSlate, SlateChange
+from slatewise.evidence import Attention
+from slatewise.recommender.learning import LoggedSlate, SlateChange, by_size, reactions_to
 from slatewise.recommender.loading import LogTail
 from slatewise.recommender.rate_publications import PublishedRates, compact, latest_rates, note_catalog, publish
 from slatewise.recommender.served_catalog import ServedCatalog
@@ -44,32 +44,23 @@ def _read_explanation(change: SlateChange, transaction: Transaction) -> SlateCha
     return SlateChange(replace(change.before, explained=explained), replace(change.after, explained=explained))
 
 
-def slate_rates(said: Iterable[tuple[float, LoggedSlate]], attention: Attention) -> dict[ItemId, ItemRate]:
-    """Add up, each with a factor, what slates say about items: who saw them, what was clicked, what taste explains.
+def slate_rates(slates: Iterable[LoggedSlate], attention: Attention) -> dict[ItemId, ItemRate]:
+    """Add up what slates say about their items: who saw them, what was clicked, and what taste explains of it.
 
     A skip counts in full, unlike in what is learned about a user.
     """
-    by_size = defaultdict[int, list[tuple[float, LoggedSlate]]](list)
-    for factor, one in said:
-        if one.counts:
-            by_size[len(one.record.items)].append((factor, one))
-    parts = [_rates_of_size(rows, replace(attention, skip_weight=1.0)) for rows in by_size.values()]
-    return parts[0] if len(parts) == 1 else total_rates((1.0, part) for part in parts)
+    counted, in_full = by_size(slate for slate in slates if slate.counts), replace(attention, skip_weight=1.0)
+    return total_rates((1.0, _rates_of_size(same, in_full)) for same in counted.values())
 
 
-def _rates_of_size(said: Sequence[tuple[float, LoggedSlate]], attention: Attention) -> dict[ItemId, ItemRate]:
+def _rates_of_size(slates: Sequence[LoggedSlate], attention: Attention) -> dict[ItemId, ItemRate]:
     """Add up what slates of one size say, all of them at once."""
-    items = [item for _, one in said for item in one.record.items]
-    value = np.array([one.values for _, one in said])
-    seen = np.array([[one.tally.is_seen(item) for item in one.record.items] for _, one in said])
-    told = np.array([one.tally.seen is not None for _, one in said])
-    places = np.broadcast_to(np.arange(value.shape[1]), value.shape)
-    evidence = attention.evidence(Reactions(places, value, seen, told))
-    counted = np.array([[factor] for factor, _ in said]) * (evidence.items >= 0)
-    examined = counted * evidence.examined
-    explained = [one.explained or [0.0] * value.shape[1] for _, one in said]
-    sums = np.stack([examined, counted * evidence.value, examined * explained], axis=-1).reshape(-1, 3)
-    return _sums_by_item(items, sums)
+    shape = (len(slates), len(slates[0].record.items))
+    evidence = attention.evidence(reactions_to(slates, np.broadcast_to(np.arange(shape[1]), shape)))
+    examined = evidence.examined * (evidence.items >= 0)
+    explained = np.array([slate.explained or (0.0,) * shape[1] for slate in slates])
+    sums = np.stack([examined, evidence.value * (evidence.items >= 0), examined * explained], axis=-1)
+    return _sums_by_item([item for slate in slates for item in slate.record.items], sums.reshape(-1, 3))
 
 
 def _sums_by_item(items: Sequence[ItemId], rows: NDArray[np.float64]) -> dict[ItemId, ItemRate]:
@@ -145,8 +136,9 @@ class LiveRates:
             change if change.after.explained is not None else self._store.read(partial(_read_explanation, change))
             for change in ours
         ]
-        said = [(1.0, change.after) for change in complete] + [(-1.0, change.before) for change in complete]
-        self._save(served, slate_rates(said, served.rules.attention))
+        after = slate_rates((change.after for change in complete), served.rules.attention)
+        before = slate_rates((change.before for change in complete), served.rules.attention)
+        self._save(served, total_rates([(1.0, after), (-1.0, before)]))
 
     def _logged(self, served: ServedCatalog, user: str) -> dict[ItemId, ItemRate]:
         return self._store.read(lambda transaction: logged_rates(transaction, user, served))
@@ -215,7 +207,7 @@ def logged_rates(transaction: Transaction, user: str, served: ServedCatalog) -> 
     choices, tail = transaction.choices_of(user), LogTail.read(transaction, user)
     slates = [slate for slate in tail.logged_slates(served) if slate.record.catalog == served.digest]
     said = (replace(slate, explained=logged_explanation(choices.get(slate.record.number))) for slate in slates)
-    return slate_rates(((1.0, slate) for slate in said), served.rules.attention)
+    return slate_rates(said, served.rules.attention)
 
 
 def _moved(seen: NDArray[np.int64], before: Rates, now: Rates) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from slatewise.service.connection_limits import ARRIVAL, Arrival
+from slatewise.service.connections import ARRIVAL, Arrival
 from slatewise.service.errors import BUSY, HOST, INTERNAL, MALFORMED, MEDIA_TYPE, RETRY, ProblemError, problem_of
 from slatewise.service.logs import RECORD, RequestRecord
 from slatewise.service.settings import Settings

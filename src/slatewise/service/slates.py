@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Tag
@@ -50,7 +51,9 @@ async def _recorded_slate(state: ServiceState, wanted: SlateRequest) -> Slate:
         earlier = None if wanted.request_id is None else await state.run(recommender.recorded, wanted)
         if earlier is not None:
             return earlier
-        slate = await state.run_and_queue(_queued_draft, recommender, wanted)
+        drafted: Future[Slate | None] = Future()
+        state.workers.submit(_draft_and_queue, recommender, wanted, drafted)
+        slate = await asyncio.wrap_future(drafted)
         if slate is not None:
             state.metrics.count_slate(slate)
             return slate
@@ -59,8 +62,21 @@ async def _recorded_slate(state: ServiceState, wanted: SlateRequest) -> Slate:
     return slate
 
 
-def _queued_draft(recommender: Recommender, wanted: SlateRequest) -> Future[Slate | None]:
-    return recommender.record(recommender.draft(wanted))
+def _draft_and_queue(recommender: Recommender, wanted: SlateRequest, drafted: Future[Slate | None]) -> None:
+    """Draft a slate and queue it to be recorded; the event loop hears of it only when that is done, or has failed."""
+    if drafted.set_running_or_notify_cancel():
+        try:
+            recommender.record(recommender.draft(wanted)).add_done_callback(partial(_pass_on, drafted))
+        except BaseException as error:  # noqa: BLE001
+            drafted.set_exception(error)
+
+
+def _pass_on(drafted: Future[Slate | None], recorded: Future[Slate | None]) -> None:
+    error = recorded.exception()
+    if error is None:
+        drafted.set_result(recorded.result())
+    else:
+        drafted.set_exception(error)
 
 
 def one_or_batch(body: Any) -> str:

@@ -3,8 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
@@ -63,15 +62,6 @@ class ServiceState:
     async def run(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Call a function in a worker thread and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self.workers, function, *arguments)
-
-    async def run_and_queue(self, function: Callable[[*Arguments], Future[Result]], *arguments: *Arguments) -> Result:
-        """Call a function in a worker thread that queues a write; return what came of that.
-
-        The event loop is not woken in between.
-        """
-        outcome: Future[Result] = Future()
-        self.workers.submit(_queue, outcome, lambda: function(*arguments))
-        return await asyncio.wrap_future(outcome)
 
     async def run_for_operators(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Call a function in a thread that serves operators only and return its result."""
@@ -162,23 +152,6 @@ class ServiceState:
         self.workers.shutdown(cancel_futures=True)
         self._operators.shutdown(cancel_futures=True)
         self._health_checker.shutdown(cancel_futures=True)
-
-
-def _queue(outcome: Future[Result], function: Callable[[], Future[Result]]) -> None:
-    """Let an outcome be that of the future that a function returns, or its error; nobody can cancel it any more."""
-    if outcome.set_running_or_notify_cancel():
-        try:
-            function().add_done_callback(partial(_pass_on, outcome))
-        except BaseException as error:  # noqa: BLE001
-            outcome.set_exception(error)
-
-
-def _pass_on(outcome: Future[Result], done: Future[Result]) -> None:
-    error = done.exception()
-    if error is None:
-        outcome.set_result(done.result())
-    else:
-        outcome.set_exception(error)
 
 
 def _authorizer(settings: Settings) -> Authorizer:
