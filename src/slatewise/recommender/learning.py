@@ -289,7 +289,8 @@ def learn(
     ordered = sorted(events, key=lambda event: (event.record.position, event.record.at, event.record.event_id))
     positions, start = [event.record.position for event in ordered], 0
     known = (learned.state, learned.at)
-    for count, (slate, evidence) in enumerate(zip(slates, evidence_of(slates, policy), strict=True)):
+    taught = evidence_of(slates, policy)
+    for count, (slate, evidence) in enumerate(zip(slates, taught, strict=True)):
         end = bisect_right(positions, slate.record.number, start)
         known = _with_events(policy, known, ordered[start:end])
         if evidence is not None:
@@ -300,7 +301,7 @@ def learn(
     state, at = _with_events(policy, known, ordered[start:])
     kept = (learned.shown, learned.never, learned.likes, learned.untrained)
     noted = Learned(covers, state, learned.counts, at, *kept)
-    noted = _note_slates(noted, policy, slates) if slates else noted
+    noted = _note_slates(noted, policy, slates, taught) if slates else noted
     return _note_events(noted, policy, events) if events else noted
 
 
@@ -329,7 +330,7 @@ def learn_again(learned: Learned, policy: ServedPolicy, before: LoggedSlate, aft
     others = replace(learned, state=state, at=at, likes=learned.likes[learned.likes[:, 0] != when])
     counts = others.counts - _counts(policy, [before]) + _counts(policy, [after])
     shown = others.shown.with_slates([after], policy.rules.repeat_after)
-    return replace(_with_likes(others, _slate_likes(policy, after)), counts=counts, shown=shown)
+    return replace(_with_likes(others, _slate_likes(after, after.evidence(policy))), counts=counts, shown=shown)
 
 
 def states_after(learned: Learned, policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> list[State | None]:
@@ -403,8 +404,10 @@ def _fading(policy: ServedPolicy, seconds: NDArray[np.float64] | float) -> NDArr
     return np.exp2(-np.maximum(seconds, 0.0) / (SECONDS_PER_DAY * policy.rules.half_life))
 
 
-def _note_slates(learned: Learned, policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> Learned:
-    likes = [row for slate in slates for row in _slate_likes(policy, slate)]
+def _note_slates(
+    learned: Learned, policy: ServedPolicy, slates: Sequence[LoggedSlate], taught: Sequence[Evidence | None]
+) -> Learned:
+    likes = [row for slate, evidence in zip(slates, taught, strict=True) for row in _slate_likes(slate, evidence)]
     shown = learned.shown.with_slates(slates, policy.rules.repeat_after)
     numbers = np.concatenate([slate.numbers for slate in slates])
     known = _with_untrained(learned, policy, [item for slate in slates for item in slate.record.items], numbers)
@@ -446,9 +449,8 @@ def _likes(number: int, value: float) -> bool:
     return number >= 0 and value > LIKED
 
 
-def _slate_likes(policy: ServedPolicy, slate: LoggedSlate) -> list[tuple[float, ...]]:
-    """Return the rows of `Learned.likes` that a slate adds."""
-    evidence = slate.evidence(policy)
+def _slate_likes(slate: LoggedSlate, evidence: Evidence | None) -> list[tuple[float, ...]]:
+    """Return the rows of `Learned.likes` that a slate adds by what it teaches."""
     if evidence is None:
         return []
     when, at = 2.0 * slate.record.number + 1.0, slate.record.created_at
