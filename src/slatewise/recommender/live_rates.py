@@ -187,7 +187,9 @@ class LiveRates:
         ]
         least = int(learned.strength.argmin())
         unseen = (float(learned.mean[least]), float(learned.strength[least])) if served.catalog.knows_nothing else None
-        publish(self._store, served.digest, self._published.version + 1, {"unseen": unseen, "rates": rows}, now)
+        content = {"unseen": unseen, "rates": rows}
+        if not publish(self._store, served.digest, self._published.version + 1, content, now):
+            self._evidence = None  # others have learned something, too
 
 
 def with_sums(served: ServedCatalog, evidence: RateEvidence, more: Mapping[ItemId, ItemRate]) -> RateEvidence:

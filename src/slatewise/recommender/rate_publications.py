@@ -145,16 +145,18 @@ def publications(transaction: Transaction, digest: str, after: int, limit: float
     return fits
 
 
-def publish(store: Store, digest: str, version: int, content: Mapping[str, object], now: float) -> None:
-    """Publish under a number; if another worker has taken it, what it published is followed first."""
+def publish(store: Store, digest: str, version: int, content: Mapping[str, object], now: float) -> bool:
+    """Publish under a number; return False if another worker has taken it, whose rates are to be followed first."""
     fit = FitRecord(_name(digest, version), now, content)
 
-    def job(transaction: Transaction) -> None:
+    def job(transaction: Transaction) -> bool:
         transaction.lock(LOCK)
-        if transaction.fit(fit.name) is None:
+        is_free = transaction.fit(fit.name) is None
+        if is_free:
             transaction.save_fit(fit)
+        return is_free
 
-    store.write(job).result()
+    return store.write(job).result()
 
 
 def compact(store: Store, digest: str, rates: PublishedRates, now: float) -> None:
