@@ -251,6 +251,17 @@ def ask(port: int, source: str, request: bytes) -> socket.socket:
     return connection
 
 
+def wait_until_connected(number: int, *, served: int = 0) -> None:
+    """Wait until the service has so many connections, of which so many have sent a request and wait for it."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        waiting = sum(len(address.waiting) for address in list(Small.limits.addresses.values()))
+        if len(Small.limits.of) == number and number - waiting == served:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the connections were not made in time")
+
+
 def status(connection: socket.socket) -> int:
     """The status of the answer, 0 if the connection ends without one."""
     head = connection.recv(10_000)
@@ -261,7 +272,7 @@ def test_when_all_are_being_served_others_may_still_ask_for_health(busy: tuple[i
     port, go_on = busy
     with ExitStack() as stack:
         served = [stack.enter_context(ask(port, f"127.0.0.{1 + at % 2}", SLATE)) for at in range(4)]
-        time.sleep(0.3)
+        wait_until_connected(4, served=4)
         for _ in range(3):
             answer = stack.enter_context(ask(port, "127.0.0.3", CATALOG)).recv(10_000)
             assert answer.startswith(b"HTTP/1.1 503")
@@ -277,7 +288,7 @@ def test_one_address_does_not_take_all_connections(busy: tuple[int, threading.Ev
     port, go_on = busy
     with ExitStack() as stack:
         served = [stack.enter_context(ask(port, "127.0.0.1", SLATE)) for _ in range(2)]
-        time.sleep(0.3)
+        wait_until_connected(2, served=2)
         assert status(stack.enter_context(ask(port, "127.0.0.1", CATALOG))) == 503
         assert status(stack.enter_context(ask(port, "127.0.0.2", CATALOG))) == 200
         go_on.set()
@@ -291,7 +302,7 @@ def test_who_keeps_the_service_waiting_longest_goes_first(busy: tuple[int, threa
         idle = stack.enter_context(ask(port, "127.0.0.1", CATALOG))
         assert status(idle) == 200
         slow = stack.enter_context(ask(port, "127.0.0.1", UNFINISHED))
-        time.sleep(0.3)
+        wait_until_connected(2)
         assert status(stack.enter_context(ask(port, "127.0.0.1", CATALOG))) == 200
         assert status(idle) == 0
         assert status(stack.enter_context(ask(port, "127.0.0.1", CATALOG))) == 200
