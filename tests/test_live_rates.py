@@ -12,7 +12,7 @@ from slatewise.catalog.embeddings import Factors
 from slatewise.data.synthetic import World, WorldSize, make_world
 from slatewise.evidence import Attention
 from slatewise.policies.calibrated import Calibrated
-from slatewise.recommender import PolicyShare, Recommender
+from slatewise.recommender import Item, PolicyShare, Recommender
 
 WORLD = make_world(WorldSize(n_users=300, n_items=60, n_categories=5, dim=3), seed=5)
 CLOCK = itertools.count(1_000.0)
@@ -156,3 +156,21 @@ def test_given_vectors_without_likes_learn_the_favorites_of_the_crowd() -> None:
     best = click_rate(world, trained(world), learns=False)
     assert click_rate(world, bare, learns=True) > 0.9 * best
     assert click_rate(world, bare, learns=False) < 0.9 * best
+
+
+def test_what_is_kept_in_memory_is_what_the_store_has(store: str) -> None:
+    """Also after items were added between two steps, and after another recommender has learned much."""
+    catalog = trained(WORLD).with_items([100], categories=[WORLD.dataset.category_names[0]])
+    with exploring(catalog, store) as recommender:
+        other = Recommender(catalog, recommender._policies, recommender.store)
+        start = recommender.rate(100)
+        for number, one in enumerate([recommender] * 4 + [other] * 20 + [recommender] * 4):
+            slate = one.recommend(f"user {number}", 3, candidates=[100, 1, 2])
+            one.feedback(slate.slate_id, [100] if one is recommender else [], seen=3)
+            if number == 2:
+                recommender.put_items([Item(1_000, categories=(WORLD.dataset.category_names[0],))])
+            one.learn_rates()
+        known = recommender.rate(100)
+        assert known.seen > start.seen + 10.0
+        recommender.rebuild_rates()
+        assert recommender.rate(100) == known

@@ -121,6 +121,7 @@ class LiveRates:
         """Learn the rates again from the log of this catalog, and write by how much the kept sums differ from it."""
         with self._lock:
             self.noted.clear()
+            self._evidence = None
             kept = self._store.read(lambda transaction: transaction.rates(served.digest))
             logged = total_rates((1.0, self._logged(served, user)) for user in self._store.users())
             self._save(served, total_rates([(1.0, logged), (-1.0, kept)]))
@@ -144,11 +145,13 @@ class LiveRates:
         return self._store.read(lambda transaction: logged_rates(transaction, user, served))
 
     def _save(self, served: ServedCatalog, more: Mapping[ItemId, ItemRate]) -> None:
+        """Write sums; if that fails halfway, or the items have changed, everyone's evidence is read again."""
+        known, self._evidence = self._evidence, None
         items = [*more.items()]
         for start in range(0, len(items), PER_WRITE):
             self._write(f"{served.digest}/{os.getpid() % SHARDS}", dict(items[start : start + PER_WRITE]))
-        if self._evidence is not None:
-            self._evidence = with_sums(served, self._evidence, more)
+        if known is not None and served is self._served:
+            self._evidence = with_sums(served, known, more)
 
     def _write(self, shard: str, more: Mapping[ItemId, ItemRate]) -> None:
         self._store.write(lambda transaction: transaction.add_rates(shard, more)).result()
