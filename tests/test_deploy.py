@@ -32,7 +32,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 PANEL_QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 ALERT_QUERIES = [rule["expr"] for group in ALERTS["groups"] for rule in group["rules"]]
 COMPARISON = re.compile(r" [<>] [0-9.]+$")
-PATIENCE = 90.0
+PATIENCE = 240.0
 
 
 def instructions(stage: int) -> list[tuple[str, str]]:
@@ -191,7 +191,10 @@ def test_the_steps_of_the_image_install_a_service_that_starts(tmp_path: Path) ->
             place = rest.replace("/opt/slatewise", str(tmp_path / "opt/slatewise"))
             _run(place.replace("python -m", f"{sys.executable} -m"), tmp_path / "src")
     shutil.rmtree(tmp_path / "src")
-    _start_and_ask(tmp_path)
+    try:
+        _start_and_ask(tmp_path)
+    finally:
+        shutil.rmtree(tmp_path / "opt")
 
 
 def _run(command: str, folder: Path) -> None:
@@ -233,7 +236,9 @@ def _start_and_ask(root: Path) -> None:
             assert time.monotonic() < end, (root / "log").read_text()[-2000:]
             time.sleep(0.5)
         headers = {"authorization": f"Bearer {keys['shop']}"}
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=90) as client:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=PATIENCE
+        ) as client:
             assert len(client.post("/v1/slates", json={"user": "ann", "k": 3}).json()["items"]) == 3
     finally:
         process.terminate()
