@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from slatewise.catalog.titles import people_title
 from slatewise.recommender.attributes import check_text, checked_attributes, kind_of, seconds
 from slatewise.recommender.items import ItemSnapshot, catalog_id
 from slatewise.recommender.recommend import MAX_ID_LENGTH, check_id, plain_id
@@ -140,13 +141,19 @@ def _details(snapshot: ItemSnapshot, item: ItemId, record: ItemRecord) -> ItemDe
     wanted = catalog_id(snapshot.catalog, item)
     trained = snapshot.catalog.trained
     number = None if wanted is None else trained.item_ids.find(wanted)
-    title = record.title if record.title is not None else str(item) if number is None else trained.titles[number]
+    title = (
+        record.title
+        if record.title is not None
+        else str(item)
+        if number is None
+        else people_title(trained.titles[number])
+    )
     categories = record.categories
     if categories is None:
         categories = () if number is None else trained.categories_of(number)
     return ItemDetails(
         item,
-        title,
+        title if record.title is None else record.title,
         tuple(categories),
         dict(record.attributes),
         record.available,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
 from slatewise.catalog.identifiers import PackedText
+from slatewise.catalog.titles import people_title
 from slatewise.recommender.attributes import BOOLEAN, LIST, NUMBER, TEXT, TIME, kind_of
 
 TYPES: dict[str, pl.DataType] = {
@@ -76,7 +77,7 @@ def _rows(items: Items, numbers: Sequence[int]) -> pl.DataFrame:
     ids = _take(catalog.item_ids, numbers)
     fixed = {
         "id": pl.Series(ids if catalog.item_ids.kind == "int" else [*map(str, ids)]),
-        "title": pl.Series(_take(catalog.titles, numbers), dtype=pl.String),
+        "title": pl.Series([*map(people_title, _take(catalog.titles, numbers))], dtype=pl.String),
         "categories": _categories(catalog, rows),
         "available": pl.Series(items.available[rows]),
         "published_at": _times(pl.Series(items.published_at[rows], dtype=pl.Float64).fill_nan(None)),

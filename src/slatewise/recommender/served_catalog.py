@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.belief.rates import Rates
+from slatewise.catalog.titles import people_title
 from slatewise.evidence import Attention, Evidence
 from slatewise.policies import POLICIES, Available, Policy, State
 from slatewise.randomness import Streams, user_keys
@@ -283,7 +284,7 @@ class ServedCatalog:
         plain = str(item) if isinstance(item, uuid.UUID) else item
         names = self.catalog.category_names
         categories = tuple(names[index] for index in np.flatnonzero(self.catalog.categories[number]).tolist())
-        return plain, self.catalog.titles[number], categories
+        return plain, people_title(self.catalog.titles[number]), categories
 
     def _as_stored(self, item: ItemId) -> object:
         if self.catalog.item_ids.kind != "uuid" or not isinstance(item, str):

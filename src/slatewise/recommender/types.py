@@ -327,9 +327,9 @@ class ReplayedSlate:
 class CategoryView:
     """What is believed about a category: lift ± deviation, and what was shown and clicked.
 
-    The lift says how much more this user likes the category than other things, compared with everybody else: 0 is the
-    average user, and 1 is a standard deviation of all users, so one user in six is above it. None if the policy has no
-    belief.
+    The lift says how much more this user likes the category than other categories, compared with everybody else: 0 is
+    the average user, and 1 is a standard deviation of all users, so one user in six is above it. None if the policy has
+    no belief.
     """
 
     name: str

@@ -11,6 +11,7 @@ from slatewise.policies import POLICIES, policy_options
 from slatewise.recommender.types import RequestError
 from slatewise.service.errors import DAMAGED_CATALOG, ProblemError
 from slatewise.service.http import JsonResponse
+from slatewise.service.policy_words import CALIBRATED_POLICIES, POLICY_WORDS
 from slatewise.service.retraining import read_history
 from slatewise.service.schemas import PolicyView, PromoteBody, VersionView
 from slatewise.service.state import ServiceState
@@ -28,10 +29,11 @@ def _policies(state: ServiceState) -> list[PolicyView]:
 def _policy_view(state: ServiceState, name: str) -> PolicyView:
     share = state.recommender.shares.get(name, 0.0)
     policy = state.settings.policy_of(name)
+    title, summary = POLICY_WORDS.get(policy, (name, ""))
     if policy not in POLICIES:
-        return PolicyView(name, share, has_diversity_knob=False, summary="")
-    summary = (POLICIES[policy].__doc__ or "").strip().split("\n", 1)[0]
-    return PolicyView(name, share, "diversity" in policy_options(policy), summary)
+        return PolicyView(name, share, has_diversity_knob=False, summary=summary, title=title)
+    has_knob = "diversity" in policy_options(policy)
+    return PolicyView(name, share, has_knob, summary, title, policy in CALIBRATED_POLICIES)
 
 
 async def show_catalog(state: ServiceState, _: Request) -> Response:

@@ -333,12 +333,18 @@ class ItemList:
 
 @dataclass(frozen=True)
 class PolicyView:
-    """A policy that can be requested by name; share: of the users it is assigned to."""
+    """A policy that can be requested by name; share: of the users it is assigned to.
+
+    `title` and `summary` are for people. `is_calibrated`: its probabilities are those of a click, so that they may be
+    shown and added up; those of other policies only rank.
+    """
 
     name: str
     share: float
     has_diversity_knob: bool
     summary: str
+    title: str = ""
+    is_calibrated: bool = False
 
 
 @dataclass(frozen=True)

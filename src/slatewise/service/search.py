@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from slatewise.catalog.titles import people_title
 from slatewise.recommender.items import ItemSnapshot
 from slatewise.service.schemas import ItemList, ItemsQuery, ItemView
 
@@ -36,7 +37,7 @@ class ItemSearch:
     def _text(self) -> tuple[str, Integers]:
         """Ids and titles as one text with an item per line, and where each line starts."""
         pairs = zip(self.catalog.item_ids, self.catalog.titles, strict=True)
-        lines = [_folded(f"{identifier}\t{title}") for identifier, title in pairs]
+        lines = [_folded(f"{identifier}\t{people_title(title)}") for identifier, title in pairs]
         lengths = np.fromiter((len(line) + 1 for line in lines), dtype=np.int64, count=len(lines))
         return "\n".join(lines), np.concatenate([[0], np.cumsum(lengths)[:-1]])
 
@@ -69,7 +70,7 @@ class ItemSearch:
         identifier = self.catalog.item_ids[item]
         shown = identifier if isinstance(identifier, int) else str(identifier)
         is_available = bool(self.items.available[item])
-        return ItemView(shown, self.catalog.titles[item], self.catalog.categories_of(item), is_available)
+        return ItemView(shown, people_title(self.catalog.titles[item]), self.catalog.categories_of(item), is_available)
 
 
 def _folded(text: str) -> str:

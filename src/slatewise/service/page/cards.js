@@ -6,9 +6,9 @@ import { markReactions, reactionButtons } from "./reactions.js";
 import { session } from "./session.js";
 import { tile } from "./tile.js";
 import { nameAndYear } from "./titles.js";
-import { list, percent } from "./words.js";
+import { isCalibrated, list, percent } from "./words.js";
 
-const MOST_CHIPS = 3;
+const MOST_CHIPS = 4;
 const HEART = "M8 13.6C3.8 10.6 2 8.4 2 6a3.2 3.2 0 0 1 6-1.5A3.2 3.2 0 0 1 14 6c0 2.4-1.8 4.6-6 7.6z";
 const ICONS = {
   learned: HEART,
@@ -24,7 +24,7 @@ const ICONS = {
 export function layCards(container, react) {
   const { items } = session().slate;
   const before = new Map([...container.children].map((one) => [one.dataset.key, one.getBoundingClientRect()]));
-  const cards = items.map((item, place) => card(item, place, items, react));
+  const cards = items.map((item) => card(item, items, react));
   container.replaceChildren(...cards);
   markReactions(container, session());
   if (!calm()) cards.forEach((one, place) => enter(one, before.get(one.dataset.key), place));
@@ -73,6 +73,22 @@ export function chips(categories, most = MOST_CHIPS) {
   return element("ul", { class: "chips", "aria-label": "Categories" }, shown);
 }
 
+/** Put the categories first that the person likes, then those that few cards have. */
+export function orderChips(container, person) {
+  const lifts = new Map(person.categories.map((one) => [one.name, one.clicked && one.lift > 0 ? one.lift : 0]));
+  const { items } = session().slate;
+  const cards = new Map([...container.children].map((one) => [one.dataset.key, one]));
+  for (const item of items) {
+    const place = cards.get(JSON.stringify(item.id))?.querySelector(".facts");
+    if (place) place.replaceChildren(...[chips(distinguishing(item, items, lifts))].filter(Boolean));
+  }
+}
+
+function distinguishing(item, items, lifts = new Map()) {
+  const common = (name) => items.filter((one) => one.categories.includes(name)).length;
+  return [...item.categories].sort((one, other) => (lifts.get(other) ?? 0) - (lifts.get(one) ?? 0) || common(one) - common(other));
+}
+
 /** Why an item is on a slate, in words; `items` are all items of the slate. */
 export function reasonWords(item, items) {
   if (item.reason === "learned") return learnedWords(item);
@@ -98,7 +114,7 @@ function onlyHere(item, items) {
   return item.categories.filter((name) => !others.has(name));
 }
 
-function card(item, place, items, react) {
+function card(item, items, react) {
   const { name, year } = nameAndYear(item.title);
   return element(
     "li",
@@ -107,10 +123,10 @@ function card(item, place, items, react) {
     element(
       "div",
       { class: "what" },
-      element("h2", { dir: "auto", title: name }, name),
-      element("div", { class: "facts" }, year && element("span", { class: "year" }, year), chips(item.categories)),
+      element("h2", { dir: "auto", title: item.title }, name, year && element("span", { class: "year" }, ` (${year})`)),
+      element("div", { class: "facts" }, chips(distinguishing(item, items))),
     ),
-    element("dl", { class: "why" }, reason(item, items), chance(item), addition(item, place, items)),
+    element("dl", { class: "why" }, reason(item, items), chance(item), difference(item)),
     reactionButtons(item, name, react),
   );
 }
@@ -131,53 +147,38 @@ function reason(item, items) {
   return row(`reason ${kind}`, "Why it is here", icon, element("span", {}, reasonWords(item, items)));
 }
 
-/** How likely a like is, as a dot in a band of one standard deviation. */
+/** How likely a like is, as a dot in a band of one standard deviation; only where that can be taken at its word. */
 function chance(item) {
-  if (item.probability === null) return row("chance none", "Chance of a like", "No estimate from this policy");
+  if (item.probability === null || !isCalibrated(session().slate.policy)) return null;
   const [value, low, high] = [0, -1, 1].map((sign) => clamped(item.probability + sign * (item.deviation ?? 0)));
-  const spread = Math.round(100 * (item.deviation ?? 0));
   const bar = element(
     "span",
     { class: "bar", "--value": value, "--low": low, "--high": high, "aria-hidden": "true" },
     element("span", { class: "band" }),
     element("span", { class: "dot" }),
   );
-  const hint = `I expect a like with ${percent(value)}, somewhere from ${percent(low)} to ${percent(high)}`;
-  const words = spread ? `${percent(value)} ± ${spread}` : percent(value);
-  return row("chance", "Chance of a like", bar, element("span", { class: "value", title: hint }, words));
+  const hint = `Of a hundred such cards you would like about ${Math.round(100 * value)}; it may be ${percent(low)} to ${percent(high)}.`;
+  return row("chance", "Chance you like it", bar, element("span", { class: "value", title: hint }, percent(value), unseen(`. ${hint}`)));
 }
 
 function clamped(share) {
   return Math.min(Math.max(share, 0), 1);
 }
 
-/** What a card adds to the variety: categories that no earlier card has, and how unlike the other cards it is. */
-function addition(item, place, items) {
+/** How unlike the other cards it is. */
+function difference(item) {
   if (item.distance === null) return null;
-  const earlier = new Set(items.slice(0, place).flatMap((one) => one.categories));
-  const fresh = item.categories.filter((name) => !earlier.has(name));
-  const share = item.distance;
-  const rest = fresh.length > 1 ? ` +${fresh.length - 1}` : "";
-  const words = fresh.length ? `Adds ${fresh[0]}${rest}` : `${percent(share)} different`;
   const bar = element(
     "span",
-    { class: "bar plain", "--value": share, "aria-hidden": "true" },
+    { class: "bar plain", "--value": item.distance, "aria-hidden": "true" },
     element("span", { class: "band" }),
   );
-  const hint = [
-    fresh.length > 1 ? `Adds ${list(fresh)}. ` : "",
-    `${percent(share)} unlike the rest of the slate; in the policy's units it adds ${item.diversity_gain.toFixed(2)}.`,
-  ].join("");
-  return row(
-    "addition",
-    "What it adds to the variety",
-    bar,
-    element("span", { class: "value", title: hint }, words, unseen(`. ${hint}`)),
-  );
+  return row("difference", "Unlike the rest", bar, element("span", { class: "value" }, percent(item.distance)));
 }
 
 function row(kind, term, ...content) {
-  return element("div", { class: kind }, element("dt", { class: "unseen" }, term), element("dd", {}, content));
+  const hidden = kind.startsWith("reason") ? "unseen" : null;
+  return element("div", { class: kind }, element("dt", { class: hidden }, term), element("dd", {}, content));
 }
 
 function unseen(words) {

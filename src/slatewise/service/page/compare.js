@@ -6,7 +6,7 @@ import { hueOf } from "./color.js";
 import { element, show } from "./dom.js";
 import { tile } from "./tile.js";
 import { nameAndYear } from "./titles.js";
-import { percent, policyName, policyWords, varietyWords } from "./words.js";
+import { isCalibrated, policyName, policySummary, varietyWords } from "./words.js";
 
 export const COMPARED = ["dc2b-calibrated", "dc2b", "popular"];
 const LONG = 120;
@@ -37,7 +37,7 @@ async function preview(policy, slateOptions) {
 
 function column(policy, slate, slates, choose) {
   const heading = element("h3", {}, policyName(policy.name));
-  const summary = element("p", { class: "note" }, policyWords(policy));
+  const summary = element("p", { class: "note" }, policySummary(policy.name));
   if (slate.problem)
     return element("section", { class: "column" }, heading, summary, element("p", {}, slate.problem.message));
   const others = new Set(slates.filter((one) => one !== slate).flatMap((one) => one.items.map((item) => item.id)));
@@ -55,17 +55,16 @@ function column(policy, slate, slates, choose) {
     element(
       "button",
       { class: "quiet", type: "button", onclick: () => choose(policy.name) },
-      `Serve me with ${policyName(policy.name)}`,
+      "Let this one pick",
     ),
   );
 }
 
 function sums(slate) {
   const chances = slate.items.map((item) => item.probability);
-  const expected = chances.includes(null)
-    ? "no estimate of likes"
-    : `expects ${chances.reduce((a, b) => a + b, 0).toFixed(1)} likes`;
-  return `Variety ${varietyWords(slate)} · ${expected}`;
+  const variety = `Variety ${varietyWords(slate)}`;
+  if (!isCalibrated(slate.policy) || chances.includes(null)) return variety;
+  return `${variety} · about ${chances.reduce((sum, one) => sum + one, 0).toFixed(1)} likes expected`;
 }
 
 function entry(item, items, isOnlyHere) {

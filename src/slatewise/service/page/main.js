@@ -1,23 +1,22 @@
 /* The page: draws the session, listens to the person, and keeps what it shows and what is known in step. */
 
 import { ask, askPatiently } from "./api.js";
-import { layCards, layPlaceholders, moveBetweenCards } from "./cards.js";
+import { layCards, layPlaceholders, moveBetweenCards, orderChips } from "./cards.js";
 import { colorCategories } from "./color.js";
 import { COMPARED, drawComparison } from "./compare.js";
 import { byId, calm, element, show } from "./dom.js";
 import { send, sendAtOnce } from "./outbox.js";
-import { drawPath } from "./path.js";
 import * as play from "./play.js";
 import { markReactions } from "./reactions.js";
 import { drawRounds } from "./rounds.js";
 import { watchCards } from "./seen.js";
 import { change, onChangeElsewhere, session, startOver, UNTOUCHED } from "./session.js";
 import { announce, note, problemPanel, watchConnection } from "./status.js";
-import { drawTaste } from "./taste.js";
-import { count, percent, policyName, policyWords, varietyWords } from "./words.js";
+import { drawTaste, tasteLine } from "./taste.js";
+import { count, namePolicies, percent, policyName, policySummary, varietyWords } from "./words.js";
 
 const KNOB_WAIT = 200;
-const AS_TUNED = 0.5;
+const DEFAULT_DIVERSITY = 0.5;
 const cards = byId("cards");
 const more = byId("more");
 const page = { shown: null, policies: [], turning: null, busy: false, drawBanner: () => {}, stopWatching: () => {} };
@@ -39,7 +38,6 @@ function draw() {
   byId("round").textContent = `Slate ${round}`;
   byId("variety").textContent = varietyWords(slate);
   byId("variety-bar").style.setProperty("--value", slate.variety ?? 0);
-  byId("served-by").textContent = policyName(slate.policy);
   byId("everything").hidden = slate.items.length >= play.PICKS;
   byId("tally").textContent = liked.length ? count(liked.length, "like") : "Nothing liked yet";
 }
@@ -50,11 +48,11 @@ function reactTo(item, reaction) {
   deliver();
 }
 
-/** Note which cards of a slate are looked at; the bar to go on covers the lower end of the window. */
+/** Note which cards of a slate are looked at. */
 function watch(slateId) {
   page.stopWatching();
   const onSeen = (card) => play.noteSeen(JSON.parse(card.dataset.key), slateId);
-  page.stopWatching = watchCards([...cards.children], more.parentElement.offsetHeight, onSeen);
+  page.stopWatching = watchCards([...cards.children], onSeen);
 }
 
 /** Send what waits; a slate that the service no longer knows is replaced by a new one. */
@@ -111,9 +109,10 @@ async function drawPerson() {
   const person = await ask("GET", `v1/users/${encodeURIComponent(user)}`).catch((problem) => problem);
   if (session().slate?.slate_id !== slate?.slate_id) return;
   if (person instanceof Error) return show(byId("taste"), element("p", { class: "note" }, person.message));
+  byId("taste-line").textContent = tasteLine(person);
   drawTaste(byId("taste"), person);
   drawRounds(byId("rounds"), person);
-  drawPath(byId("path"), person);
+  orderChips(cards, person);
 }
 
 async function compare() {
@@ -122,8 +121,8 @@ async function compare() {
   const { slate } = session();
   const instead = slate && !play.isTouched();
   byId("compare-when").textContent = instead
-    ? "What each policy would show you instead of this slate."
-    : "What each policy would show you next.";
+    ? "What each would show you instead of this slate."
+    : "What each would show you next.";
   await drawComparison(
     byId("columns"),
     page.policies,
@@ -137,20 +136,20 @@ function drawControls() {
   const select = byId("policy");
   const served = page.policies.find((one) => one.name === (policy ?? session().slate?.policy));
   select.value = policy ?? "";
-  byId("policy-summary").textContent = served ? policyWords(served) : "";
+  byId("policy-summary").textContent = served ? policySummary(served.name) : "";
   const turns = served?.has_diversity_knob ?? true;
   byId("knob").disabled = !turns;
-  byId("knob-note").textContent = turns ? knobWords(diversity) : `${policyName(served.name)} has no such knob.`;
-  if (document.activeElement !== byId("knob")) byId("knob").value = diversity ?? AS_TUNED;
+  byId("knob-note").textContent = turns ? knobWords(diversity) : `“${policyName(served.name)}” decides this itself.`;
+  if (document.activeElement !== byId("knob")) byId("knob").value = diversity ?? DEFAULT_DIVERSITY;
   byId("knob").setAttribute(
     "aria-valuetext",
-    diversity === null ? "as tuned" : `${percent(diversity)} towards variety`,
+    diversity === null ? "default" : `${percent(diversity)} towards variety`,
   );
-  byId("as-tuned").hidden = diversity === null || !turns;
+  byId("default-knob").hidden = diversity === null || !turns;
 }
 
 function knobWords(diversity) {
-  if (diversity === null) return "As tuned.";
+  if (diversity === null) return "";
   return play.isTouched() ? "Applies from the next slate, because you have already reacted to this one." : "";
 }
 
@@ -181,6 +180,14 @@ function becomeNew() {
   work(play.firstSlate, true);
 }
 
+/** Ask first: what is forgotten is gone. */
+function askToForget() {
+  const dialog = byId("forget-dialog");
+  dialog.returnValue = "keep";
+  dialog.onclose = () => dialog.returnValue === "forget" && beForgotten();
+  dialog.showModal();
+}
+
 async function beForgotten() {
   try {
     await play.forget();
@@ -195,16 +202,18 @@ async function meetCatalog() {
   const [catalog, policies] = await Promise.all([
     askPatiently("GET", "v1/catalog").catch(() => ({ categories: [], items: 0 })),
     askPatiently("GET", "v1/policies").catch(() =>
-      COMPARED.map((name) => ({ name, share: 0, has_diversity_knob: true, summary: "" })),
+      COMPARED.map((name) => ({ name, share: 0, has_diversity_knob: true, summary: "", title: name })),
     ),
   ]);
   colorCategories(catalog.categories);
   page.policies = policies;
-  const assigned = element("option", { value: "" }, "As assigned");
+  namePolicies(policies);
+  const assigned = element("option", { value: "" }, "Chosen for me");
+  const offered = policies.filter(({ name, share }) => share > 0 || COMPARED.includes(name) || name === "random");
   show(
     byId("policy"),
     assigned,
-    policies.map(({ name }) => element("option", { value: name }, policyName(name))),
+    offered.map(({ name }) => element("option", { value: name }, policyName(name))),
   );
   byId("about").textContent = catalog.items
     ? `${count(catalog.items, "item")} in ${count(catalog.categories.length, "category", "categories")}`
@@ -214,10 +223,10 @@ async function meetCatalog() {
 function listen() {
   more.addEventListener("click", () => page.busy || work(() => play.nextSlate(page.shown), true));
   byId("start-over").addEventListener("click", becomeNew);
-  byId("forget").addEventListener("click", beForgotten);
+  byId("forget").addEventListener("click", askToForget);
   byId("policy").addEventListener("change", (event) => choosePolicy(event.target.value));
   byId("knob").addEventListener("input", (event) => turnKnob(Number(event.target.value)));
-  byId("as-tuned").addEventListener("click", () => turnKnob(null));
+  byId("default-knob").addEventListener("click", () => turnKnob(null));
   byId("compare").addEventListener("toggle", compare);
   cards.addEventListener("keydown", moveBetweenCards);
   onChangeElsewhere(draw);

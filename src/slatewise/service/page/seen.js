@@ -4,13 +4,11 @@ const LONG_ENOUGH = 1000;
 const ENOUGH = 0.5;
 const STEPS = Array.from({ length: 21 }, (_, step) => step / 20);
 
-/** Watch cards and call `onSeen` with each one that has been seen; returns a function that stops it.
-
-    `covered` is the height at the bottom of the window that something else lies over. */
-export function watchCards(cards, covered, onSeen) {
+/** Watch cards and call `onSeen` with each one that has been seen; returns a function that stops it. */
+export function watchCards(cards, onSeen) {
   const timers = new Map();
   const inView = new Set();
-  const observer = new IntersectionObserver(look, { threshold: STEPS, rootMargin: `0px 0px -${covered}px 0px` });
+  const observer = new IntersectionObserver(look, { threshold: STEPS });
 
   function look(entries) {
     for (const entry of entries) inView[isInView(entry) ? "add" : "delete"](entry.target);

@@ -15,7 +15,7 @@ export function announce(words) {
 
 /** Show a short note for a while. */
 export function note(words) {
-  const place = byId("toast");
+  const place = byId("said");
   clearTimeout(fading);
   place.textContent = words;
   place.hidden = false;

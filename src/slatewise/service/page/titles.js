@@ -1,12 +1,9 @@
-/* Titles as people write them: the year apart, the article in front. */
+/* Titles with the year apart, which is set in a lighter hand; the service has put articles in front already. */
 
 const YEAR = /^(.*\S)\s*\((\d{4})\)$/su;
-const ARTICLE = /^(.+), (The|A|An|Le|La|Les|L'|Il|Der|Die|Das|El|Los|Las)$/u;
 
-/** Split "Godfather, The (1972)" into { name: "The Godfather", year: "1972" }; other titles stay as they are. */
+/** Split "The Godfather (1972)" into { name: "The Godfather", year: "1972" }; other titles stay as they are. */
 export function nameAndYear(title) {
-  const [, dated, year] = YEAR.exec(title) ?? [null, title, null];
-  const [, rest, article] = ARTICLE.exec(dated) ?? [];
-  if (article === undefined) return { name: dated, year };
-  return { name: article.endsWith("'") ? article + rest : `${article} ${rest}`, year };
+  const [, name, year] = YEAR.exec(title) ?? [null, title, null];
+  return { name, year };
 }

@@ -1,19 +1,25 @@
 /* Numbers and names as people read them. */
 
-const POLICIES = {
-  "dc2b-calibrated": ["DC²B calibrated", "Learns how you differ from everyone else, and keeps variety."],
-  dc2b: ["DC²B", "The paper's method: guesses your taste again each time."],
-  popular: ["Popular", "What most people like. It does not learn."],
-};
+const policies = new Map();
+
+/** Take the names of policies from the service. */
+export function namePolicies(all) {
+  for (const one of all) policies.set(one.name, one);
+}
 
 /** A policy's name for people. */
 export function policyName(name) {
-  return POLICIES[name]?.[0] ?? name;
+  return policies.get(name)?.title || name;
 }
 
-/** What a policy does, for people; the service's own summary where there is nothing better. */
-export function policyWords({ name, summary }) {
-  return POLICIES[name]?.[1] ?? summary;
+/** What a policy does, in a sentence. */
+export function policySummary(name) {
+  return policies.get(name)?.summary ?? "";
+}
+
+/** Whether the probabilities of a policy are those of a like; others only rank. */
+export function isCalibrated(name) {
+  return policies.get(name)?.is_calibrated ?? false;
 }
 
 /** A share as "42 %". */
@@ -25,11 +31,6 @@ export function percent(share) {
 export function varietyWords({ variety, items }) {
   if (variety === null) return "unknown";
   return items.every((one) => one.categories.length) ? percent(variety) : `${percent(variety)} by item vectors`;
-}
-
-/** A name that fits. */
-export function shortened(name, most) {
-  return name.length > most ? `${name.slice(0, most - 1)}…` : name;
 }
 
 /** "1 like", "2 likes". */
