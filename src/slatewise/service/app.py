@@ -36,7 +36,7 @@ def create_app(recommender: Recommender, settings: Settings, log: Log | None = N
     routes = [Route(endpoint.path, endpoint, methods=[endpoint.method]) for endpoint in ROUTES]
     if settings.reference:
         routes += reference_routes(ROUTES, needs_key=state.auth.ring is not None)
-    app = Starlette(routes=routes + page_routes(), lifespan=_lifespan)
+    app = Starlette(routes=routes + page_routes(has_reference=settings.reference), lifespan=_lifespan)
     app.router.redirect_slashes = False
     app.middleware_stack = RequestMiddleware(app.router, state)  # it handles errors too, instead of Starlette's layers
     app.state.service = state

@@ -1,10 +1,9 @@
-"""The description of the API: OpenAPI 3.1 for programs, a plain page for people; nothing is loaded from elsewhere."""
+"""The description of the API in OpenAPI 3.1, with an example of each body; the page /docs is drawn from it."""
 
 import inspect
 import json
 from collections.abc import Sequence
 from functools import cache
-from html import escape
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -33,6 +32,19 @@ IN_PATH = {
 """What the ids in paths are."""
 
 Json = dict[str, Any]
+
+EXAMPLES: Json = {
+    "create_slate": {"user": "anna", "k": 5, "preview": True},
+    "record_feedback": {"slate_id": "the slate_id of a slate", "clicked": [1], "seen": 5},
+    "record_events": {"user": "anna", "item": 1, "kind": "like"},
+    "rerank": {"scores": [0.9, 0.8, 0.7], "vectors": [[1, 0], [1, 0.1], [0, 1]], "k": 2},
+    "merge_user": {"from": "session-17"},
+    "put_items": {"items": [{"id": 7, "title": "Tea", "categories": ["Drinks"]}]},
+    "put_item": {"title": "Tea", "categories": ["Drinks"], "attributes": {"price": 4.5}},
+    "patch_item": {"available": False},
+    "promote_version": {"version": "0123456789abcdef"},
+}
+"""Bodies to try, by the name of the handler."""
 
 
 def describe(endpoints: Sequence[Endpoint], *, needs_key: bool) -> Json:
@@ -87,8 +99,10 @@ def _operation(endpoint: Endpoint, schemas: Schemas) -> Json:
     if parameters := _parameters(endpoint, schemas):
         operation["parameters"] = parameters
     if endpoint.body is not None:
-        content = {"application/json": {"schema": schemas.sent(endpoint.body)}}
-        operation["requestBody"] = {"content": content, "required": True}
+        content: Json = {"schema": schemas.sent(endpoint.body)}
+        if endpoint.handler.__name__ in EXAMPLES:
+            content["example"] = EXAMPLES[endpoint.handler.__name__]
+        operation["requestBody"] = {"content": {"application/json": content}, "required": True}
     return operation
 
 
@@ -120,7 +134,7 @@ def _problems() -> Json:
 
 
 def reference_routes(endpoints: Sequence[Endpoint], *, needs_key: bool) -> list[Route]:
-    """Return the routes of /openapi.json and /docs."""
+    """Return the route of /openapi.json, which the page /docs is drawn from."""
 
     @cache
     def described() -> Json:
@@ -129,45 +143,4 @@ def reference_routes(endpoints: Sequence[Endpoint], *, needs_key: bool) -> list[
     async def openapi(request: Request) -> Response:
         return Response(json.dumps(await request.app.state.service.run(described)), media_type="application/json")
 
-    async def docs(request: Request) -> Response:
-        return Response(html(await request.app.state.service.run(described)), media_type="text/html")
-
-    return [Route("/openapi.json", openapi, methods=["GET"]), Route("/docs", docs, methods=["GET"])]
-
-
-def html(described: Json) -> str:
-    """Write the description as a page."""
-    routes = [
-        _route(method, path, operation)
-        for path, operations in described["paths"].items()
-        for method, operation in operations.items()
-    ]
-    schemas = [
-        f'<h3 id="{escape(name)}">{escape(name)}</h3><pre>{escape(json.dumps(schema, indent=1))}</pre>'
-        for name, schema in sorted(described["components"]["schemas"].items())
-    ]
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>slatewise API</title>'
-        '<meta name="viewport" content="width=device-width">'
-        f"<h1>slatewise API {escape(described['info']['version'])}</h1><p>{escape(ABOUT)}</p>"
-        '<p>For programs: <a href="/openapi.json">/openapi.json</a></p>'
-        f"{''.join(routes)}<h2>Schemas</h2>{''.join(schemas)}</html>"
-    )
-
-
-def _route(method: str, path: str, operation: Json) -> str:
-    scopes = " or ".join(operation["x-scopes"]) or "no key needed"
-    names = dict.fromkeys(_references(operation))
-    links = ", ".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in names)
-    return (
-        f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation['description'])}</p>"
-        f"<p>Scope: {escape(scopes)}. Schemas: {links}</p>"
-    )
-
-
-def _references(part: Any) -> list[str]:
-    """Name the schemas that a part of the description points to."""
-    if isinstance(part, dict):
-        own = [part["$ref"].rsplit("/", 1)[1]] if "$ref" in part else []
-        return own + [name for value in part.values() for name in _references(value)]
-    return [name for value in part for name in _references(value)] if isinstance(part, list) else []
+    return [Route("/openapi.json", openapi, methods=["GET"])]

@@ -12,14 +12,16 @@ from starlette.routing import Route
 
 DIRECTORY = Path(__file__).parent / "page"
 TYPES = {".ts": "text/plain", ".js": "text/javascript", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
-HTML = {"index.html": "/", "live.html": "/live"}
+HTML = {"index.html": "/", "live.html": "/live", "docs.html": "/docs"}
 
 
-def page_routes(directory: Path = DIRECTORY) -> list[Route]:
+def page_routes(directory: Path = DIRECTORY, *, has_reference: bool = True) -> list[Route]:
     """Serve the page's HTML at its own addresses and everything else below /page/; without a page, nothing."""
     if not (directory / "index.html").is_file():
         return []
     files = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
+    if not has_reference:
+        files.pop("docs.html", None)
     return [Route(HTML.get(name, f"/page/{name}"), _file(path), methods=["GET"]) for name, path in files.items()]
 
 

@@ -3,12 +3,12 @@
 import { ask } from "./api.js";
 import { byId, element, show } from "./dom.js";
 import { intervals } from "./intervals.js";
+import { calibration, rates, trainings, verdicts } from "./live_panels.js";
 import { sparkline } from "./sparkline.js";
-import { bytes, count, duration } from "./words.js";
+import { bytes, count, duration, namePolicies } from "./words.js";
 
 const EVERY = 2000;
-const KEPT = 90;
-const history = { slates: [], feedback: [] };
+const STEP = 10;
 let paused = false;
 let timer = null;
 
@@ -35,18 +35,15 @@ function tell(problem) {
 }
 
 function drawAll(live) {
-  for (const [name, value] of [
-    ["slates", live.slates_per_second],
-    ["feedback", live.feedback_per_second],
-  ]) {
-    history[name] = [...history[name], value].slice(-KEPT);
-  }
-  byId("when").textContent = `Up for ${duration(live.uptime)}. Rates are means over the last minute.`;
+  byId("when").textContent = `Up for ${duration(live.uptime)}. Figures of the last minute, curves of the last hour.`;
+  const past = (name) => live.history.map((point) => point[name] ?? 0);
   const users = live.policies.reduce((sum, one) => sum + one.users, 0);
   show(
     byId("figures"),
-    rate("Slates per second", history.slates),
-    rate("Feedback per second", history.feedback),
+    rate("Slates per second", live.slates_per_second, past("slates_per_second")),
+    rate("Feedback per second", live.feedback_per_second, past("feedback_per_second")),
+    rate("Slowest 1 % (ms)", live.history.at(-1)?.p99 ?? 0, past("p99")),
+    rate("Clicked (%)", 100 * (live.history.at(-1)?.click_rate ?? 0), past("click_rate")),
     fact(
       "Slates closed",
       live.policies.reduce((sum, one) => sum + one.slates, 0).toLocaleString("en"),
@@ -57,8 +54,12 @@ function drawAll(live) {
   show(
     byId("policies"),
     intervals("Click rate", live.policies, "click_rate"),
-    intervals("Diversity", live.policies, "diversity"),
+    intervals("Variety", live.policies, "diversity"),
   );
+  show(byId("verdicts"), verdicts(live.policies));
+  show(byId("rates"), rates(live.rates));
+  show(byId("calibration"), calibration(live.calibration));
+  show(byId("trainings"), trainings(live.trainings));
   show(byId("latency"), latencies(live.latency));
   show(
     byId("store"),
@@ -66,14 +67,13 @@ function drawAll(live) {
   );
 }
 
-function rate(name, values) {
-  const now = values.at(-1);
+function rate(name, now, values) {
   return element(
     "div",
     { class: "panel rate" },
     element("h2", {}, name),
     element("p", { class: "big" }, now.toFixed(now < 10 ? 2 : 0)),
-    sparkline(name, values, EVERY / 1000),
+    sparkline(name, values.length ? values : [0], STEP),
   );
 }
 
@@ -138,4 +138,4 @@ byId("pause").addEventListener("click", () => {
 document.addEventListener("visibilitychange", () =>
   document.visibilityState === "visible" && !paused ? look() : plan(),
 );
-look();
+ask("GET", "v1/policies").then(namePolicies, () => {}).finally(look);
