@@ -43,7 +43,7 @@ def use(visitor: Visitor, rounds: int = 2) -> None:
     visitor.like(1)
     visitor.page.locator("#compare summary").click()
     expect(visitor.page.locator(".column li").first).to_be_visible()
-    expect(visitor.page.locator("#path svg")).to_be_visible()
+    expect(visitor.page.locator("#rounds svg")).to_be_visible()
     visitor.delivered()
 
 
@@ -72,7 +72,7 @@ def test_everything_can_be_done_with_the_keyboard(visit: Visit) -> None:
         press("End")
     reach(someone, "#policy")
     with someone.another_slate():
-        press("p")
+        press("m")
     assert someone.slate()["policy"] == "popular"
     reach(someone, "summary")
     press("Enter")

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 PHONE = ViewportSize(width=390, height=844)
 IN_VIEW = """() => {
-    const end = innerHeight - document.querySelector(".action").offsetHeight;
+    const end = innerHeight;
     return [...document.querySelectorAll(".card")].map((card) => {
         const { top, bottom, height } = card.getBoundingClientRect();
         return Math.min(bottom, end) - Math.max(top, 0) >= height / 2;

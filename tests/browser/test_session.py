@@ -154,7 +154,7 @@ def test_a_service_that_lost_everything_gives_a_new_slate(visit: Visit) -> None:
         client.delete(f"/v1/users/{someone.session()['user']}")
     with someone.another_slate():
         someone.like(0)
-    expect(someone.page.locator("#toast")).to_contain_text("no longer knows this slate")
+    expect(someone.page.locator("#said")).to_contain_text("no longer knows this slate")
 
 
 def test_a_problem_is_shown_and_can_be_tried_again(visit: Visit) -> None:
@@ -208,7 +208,8 @@ def test_a_key_is_asked_for(visit: Visit, tmp_path: Path) -> None:
         give_key(other, keys["page"])
         other.settled()
         other.page.locator("#forget").click()
-        expect(other.page.locator("#toast")).to_contain_text("may not delete")
+        other.page.get_by_role("dialog").get_by_role("button", name="Forget me").click()
+        expect(other.page.locator("#said")).to_contain_text("may not delete")
 
 
 def give_key(visitor: Visitor, key: str) -> None:

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 CATEGORY = "Sci-Fi"
-SETTLED = "(round) => document.querySelector('#round').textContent === round && document.querySelector('#path svg')"
+SETTLED = "(round) => document.querySelector('#round').textContent === round && document.querySelector('#rounds svg')"
 FIRST_CARD = "() => scrollTo(0, document.querySelector('.card').getBoundingClientRect().top + scrollY - 16)"
 
 
