@@ -145,7 +145,10 @@ def test_policies_and_catalog(service: Local) -> None:
     assert policies["dc2b-calibrated"]["has_diversity_knob"] is True
     assert policies["popular"] | {"summary": ""} == {
         "name": "popular", "share": 0.0, "has_diversity_knob": False, "summary": "",
+        "title": "Most popular", "is_calibrated": False,
     }  # fmt: skip
+    assert [policy["name"] for policy in policies.values() if policy["is_calibrated"]] == ["dc2b-calibrated"]
+    assert all(policy["title"] and policy["summary"] for policy in policies.values())
     catalog = service.client.get("/v1/catalog").json()
     assert (catalog["items"], catalog["dim"], sorted(catalog["categories"])) == (
         60, 6, ["Comedy", "Drama", "Horror", "Sci-Fi", "War"],
@@ -158,7 +161,7 @@ def test_a_policy_with_options_is_described_by_its_name(tmp_path: Path) -> None:
         recommender = Recommender(small_catalog(), service.state.settings.policy_shares())
     with local(tmp_path, recommender, policies=policies) as service:
         described = {policy["name"]: policy for policy in service.client.get("/v1/policies").json()}
-        assert described["bold"] == {**described["dc2b-calibrated"], "name": "bold", "share": 0.5}
+        assert described["bold"] == {**described["dc2b-calibrated"], "name": "bold", "share": 0.5, "title": "bold"}
         assert new_slate(service, policy="bold")["policy"] == "bold"
 
 
@@ -452,7 +455,7 @@ def test_the_page_comes_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name in ("index.html", "live.html", "page.css", "charts/path.js"):
         (directory / name).write_text(name)
     (tmp_path / "secret.txt").write_text("secret")
-    monkeypatch.setattr(app_module, "page_routes", lambda: page.page_routes(directory))
+    monkeypatch.setattr(app_module, "page_routes", lambda **_: page.page_routes(directory))
     key_file(tmp_path / "keys.json", admin=("admin",))
     with local(tmp_path) as service:
         files = {path: service.client.get(path) for path in ("/", "/live", "/page/page.css", "/page/charts/path.js")}

@@ -29,7 +29,8 @@ def _policies(state: ServiceState) -> list[PolicyView]:
 def _policy_view(state: ServiceState, name: str) -> PolicyView:
     share = state.recommender.shares.get(name, 0.0)
     policy = state.settings.policy_of(name)
-    title, summary = POLICY_WORDS.get(policy, (name, ""))
+    words, summary = POLICY_WORDS.get(policy, (name, ""))
+    title = words if policy == name else name
     if policy not in POLICIES:
         return PolicyView(name, share, has_diversity_knob=False, summary=summary, title=title)
     has_knob = "diversity" in policy_options(policy)
