@@ -158,7 +158,13 @@ function chance(item) {
     element("span", { class: "dot" }),
   );
   const hint = `Of a hundred such cards you would like about ${Math.round(100 * value)}; it may be ${percent(low)} to ${percent(high)}.`;
-  return row("chance", "Chance you like it", bar, element("span", { class: "value", title: hint }, percent(value), unseen(`. ${hint}`)));
+  return row("chance", "Chance you like it", bar, element("span", { class: "value", title: hint }, chanceWords(value), unseen(`. ${hint}`)));
+}
+
+/** Nobody is that sure of a like: beyond 95 % and below 1 % only the side is said. */
+function chanceWords(share) {
+  if (share > 0.95) return "> 95 %";
+  return share < 0.01 ? "< 1 %" : percent(share);
 }
 
 function clamped(share) {
