@@ -112,7 +112,7 @@ async function drawPerson() {
   byId("taste-line").textContent = tasteLine(person);
   drawTaste(byId("taste"), person);
   drawRounds(byId("rounds"), person);
-  orderChips(cards, person);
+  if (session().slate) orderChips(cards, person);
 }
 
 async function compare() {
