@@ -115,7 +115,7 @@ class SoftmaxGreedy:
     def _run(self, available: Available | ArrayLike, starts: Keys, asked: tuple[Integers, Integers, Floats]) -> Sampled:
         """Run the kernel; asked: items to take instead of drawing, items to know the propensities of, values."""
         shape = asked[0].shape
-        n_rows = 1 if isinstance(available, Available) else len(np.asarray(available))
+        n_rows = len(self.scores) if isinstance(available, Available) else len(np.asarray(available))
         allowed = np.ascontiguousarray(as_table(available, n_rows, self.scores.shape[1]))
         items: Integers = np.full(shape, -1, dtype=np.int64)
         out = (items, np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape))
