@@ -418,7 +418,7 @@ def test_a_comparison_of_a_source_tree_with_itself() -> None:
 def test_compare_needs_a_source() -> None:
     done = run_load("compare")
     assert done.returncode == 2
-    assert "needs --source DIR" in done.stderr
+    assert "need --source DIR" in done.stderr
 
 
 @pytest.mark.slow

@@ -109,7 +109,7 @@ def test_commands_say_by_what_items_are_compared() -> None:
     vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
     assert variety_words(Catalog.from_vectors(["a", "b", "c"], vectors, categories=["A", "B", "A"])) == []
     (some,) = variety_words(Catalog.from_vectors(["a", "b", "c"], vectors, categories=["A", None, "A"]))
-    assert some.startswith("1 items have no categories")
+    assert some.startswith("1 item has no categories")
     none, unknown = variety_words(Catalog.from_vectors(["a", "b", "c"], vectors))
     assert none.startswith("no item has categories")
-    assert unknown == "1 items have neither categories nor a vector: their variety is unknown"
+    assert unknown == "1 item has neither categories nor a vector: the variety is unknown"

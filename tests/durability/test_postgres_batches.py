@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
@@ -83,7 +84,7 @@ def slates_counted(store: PostgresStore) -> float:
     slate = recommender.recommend("ann", 5)
     events = [FeedbackEvent(slate.slate_id, (item.id,), event_id=str(item.id)) for item in slate.items]
     jobs: list[Callable[[Transaction], Any]] = [
-        partial(record_feedback, recommender._serving, event=event) for event in events
+        partial(record_feedback, recommender._serving, event=event, changes=deque()) for event in events
     ]
     assert not any(future.result().duplicate for future in committed_together(store, jobs))
     return sum(counts.slates for counts in store.read(lambda t: t.counts_of("ann")).values())

@@ -1,5 +1,6 @@
 """Ids and titles of a million items in little memory: packed text, searched by bisection."""
 
+import re
 import uuid
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,8 @@ SMALLEST, LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 MANY = 1_000
 """From so many ids on, hashes of all are worth their while."""
 KINDS: dict[str, type] = {"int": int, "str": str, "uuid": uuid.UUID}
+ARTICLES = "The|A|An|Le|La|Les|L'|Il|Lo|Der|Die|Das|El|Los|Las"
+FILED = re.compile(rf"^(?P<rest>.+?), (?P<article>{ARTICLES})(?P<more>(?: \([^()]*\))*) (?P<year>\(\d{{4}}\))$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,3 +211,18 @@ def _kind(ids: list[Any]) -> str:
             return kind
     types = ", ".join(sorted({type(value).__name__ for value in ids}))
     raise TypeError(f"ids must all be integers, all text or all UUIDs, but these are {types}")
+
+
+def people_title(title: str) -> str:
+    """Put an article in front that was filed behind a title with its year, as MovieLens does; others stay.
+
+    >>> people_title("Godfather, The (1972)")
+    'The Godfather (1972)'
+    >>> people_title("Avventura, L' (1960)"), people_title("Tea, The")
+    ("L'Avventura (1960)", 'Tea, The')
+    """
+    found = FILED.match(title) if ", " in title else None
+    if found is None:
+        return title
+    article = found["article"] if found["article"].endswith("'") else found["article"] + " "
+    return f"{article}{found['rest']}{found['more']} {found['year']}"

@@ -63,7 +63,7 @@ def unskewed(quantile: float, asymmetry: float) -> float:
     asymmetry: a = γ / √n, γ the skewness of n terms. Hall's ((1 + a·t/3)³ − 1) / a + a/6 is symmetric; this inverts it.
 
     >>> unskewed(1.96, 0.0), round(unskewed(1.96, 0.1), 2), round(unskewed(-1.96, 0.1), 2)
-    (1.96, 1.82, -2.12)
+    (1.96, 1.83, -2.12)
     """
     if abs(asymmetry) < 1e-9:
         return quantile

@@ -749,7 +749,8 @@ class Recommender:
         >>> from slatewise import Catalog, Recommender
         >>> recommender = Recommender(Catalog.from_vectors([1, 2, 3], [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), "random")
         >>> for user in range(50):
-        ...     receipt = recommender.feedback(recommender.recommend(f"user {user}", 1).slate_id, [3])
+        ...     slate = recommender.recommend(f"user {user}", 1)
+        ...     receipt = recommender.feedback(slate.slate_id, [item.id for item in slate.items if item.id == 3])
         >>> evaluation = recommender.evaluate("popular")
         >>> evaluation.slates, sorted(evaluation.estimates)[:2]
         (50, ['cascade doubly robust', 'direct method'])

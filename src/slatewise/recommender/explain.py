@@ -46,15 +46,15 @@ def user_view(served: ServedCatalog, profile: UserProfile, user: str, recent: Se
 
 
 def category_centers(catalog: Catalog, vectors: NDArray[np.float32]) -> Floats:
-    """Return the mean vector of each category (n_categories, dim), less the mean of these over all categories.
+    """Return the mean vector of each category (n_categories, dim), less that of all items.
 
     Items count by how many users like them. A belief along such a vector says what somebody likes more than they like
-    other categories, so it does not matter how much they like in all.
+    other things, so it does not matter how much they like in all.
     """
     rates, tastes = 1.0 / (1.0 + np.exp(-catalog.log_odds)), vectors.astype(np.float64)
     weights = catalog.categories * rates[:, None]
-    centers = weights.T @ tastes / np.maximum(weights.sum(axis=0), 1e-12)[:, None]
-    return np.asarray(centers - centers.mean(axis=0))
+    totals = np.maximum(weights.sum(axis=0), 1e-12)
+    return np.asarray(weights.T @ tastes / totals[:, None] - rates @ tastes / rates.sum())
 
 
 def lifts(before: belief.Beliefs, now: belief.Beliefs, centers: Floats) -> tuple[Floats, Floats]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slatewise.catalog.titles import people_title
+from slatewise.catalog.identifiers import people_title
 from slatewise.recommender.attributes import check_text, checked_attributes, kind_of, seconds
 from slatewise.recommender.items import ItemSnapshot, catalog_id
 from slatewise.recommender.recommend import MAX_ID_LENGTH, check_id, plain_id

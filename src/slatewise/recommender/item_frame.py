@@ -9,8 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
-from slatewise.catalog.identifiers import PackedText
-from slatewise.catalog.titles import people_title
+from slatewise.catalog.identifiers import PackedText, people_title
 from slatewise.recommender.attributes import BOOLEAN, LIST, NUMBER, TEXT, TIME, kind_of
 
 TYPES: dict[str, pl.DataType] = {

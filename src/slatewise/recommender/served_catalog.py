@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.belief.rates import Rates
-from slatewise.catalog.titles import people_title
+from slatewise.catalog.identifiers import people_title
 from slatewise.evidence import Attention, Evidence
 from slatewise.policies import POLICIES, Available, Policy, State
 from slatewise.randomness import Streams, user_keys

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.catalog.titles import people_title
+from slatewise.catalog.identifiers import people_title
 from slatewise.recommender.items import ItemSnapshot
 from slatewise.service.schemas import ItemList, ItemsQuery, ItemView
 
