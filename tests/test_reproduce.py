@@ -75,8 +75,9 @@ def test_report_again_from_records_without_simulating(results: Path) -> None:
 
 @pytest.mark.slow
 def test_records_are_flat_and_complete(results: Path) -> None:
-    [path] = (results / "records").glob("table2-????????????.parquet")
-    records = pl.read_parquet(path)
+    paths = sorted((results / "records").glob("table2-????????????.parquet"))
+    assert len(paths) == 2  # one per split
+    records = pl.concat(map(pl.read_parquet, paths))
     assert set(records.columns) == {
         *("dataset", "split", "policy", "user", "round", "position", "item", "clicked"),
         *("log_probability", "diversity_gain"),

@@ -127,7 +127,7 @@ function card(item, items, react) {
       element("div", { class: "facts" }, chips(distinguishing(item, items))),
     ),
     element("dl", { class: "why" }, reason(item, items), chance(item), difference(item)),
-    reactionButtons(item, name, react),
+    reactionButtons(item, react),
   );
 }
 

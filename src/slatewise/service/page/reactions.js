@@ -26,7 +26,7 @@ const BUTTONS = {
 };
 
 /** The buttons of a card; `react` is called with the item and the reaction. */
-export function reactionButtons(item, name, react) {
+export function reactionButtons(item, react) {
   const buttons = Object.entries(BUTTONS).map(([reaction, { kind, words, spoken, hint, icon }]) =>
     element(
       "button",
@@ -34,7 +34,7 @@ export function reactionButtons(item, name, react) {
         class: kind,
         type: "button",
         title: hint,
-        "aria-label": spoken(name),
+        "aria-label": spoken(item.title),
         "aria-pressed": "false",
         onclick: () => react(item, reaction),
       },
