@@ -42,8 +42,6 @@ KEEP_ALIVE = 65
 BACKLOG = 2048
 OTHER_FILES = 300
 """How many files and connections of its own a server may have open, next to those of its clients."""
-SWITCH_SECONDS = 0.001
-"""For how long a thread that computes may keep the others waiting at a time: a request changes threads a few times."""
 LAST_SECONDS = 5
 """What closing the store and the log may take, once pending requests have had their time."""
 WORKER_SETTINGS = "SLATEWISE_WORKER_SETTINGS"
@@ -121,7 +119,6 @@ def make_app(settings: Settings, recommender: Recommender) -> Starlette:
         state.reload_marker = Path(os.environ[SHARED_DIRECTORY]) / "catalog-reloaded"
     logging.basicConfig(handlers=[JsonHandler(state.log)], level=logging.WARNING, force=True)
     sys.stderr = LogStream(state.log)
-    sys.setswitchinterval(SWITCH_SECONDS)
     GuardedProtocol.request_timeout = settings.request_timeout
     GuardedProtocol.limits = ConnectionLimits(settings.connections, settings.connections_per_address)
     return app
