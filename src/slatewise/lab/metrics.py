@@ -96,12 +96,14 @@ def precision_columns(frame: pl.DataFrame) -> list[str]:
 
 
 def _runs(records: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Extract one run after another, so that only one is in memory besides the records."""
-    rows = records.lazy()
+    """Yield the rows of one run after another; rows that stand together are not copied."""
     differs = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in RUN)
-    runs = rows.select(RUN).filter(differs).collect().unique(maintain_order=True)
-    for run in runs.iter_rows(named=True):
-        yield rows.filter(**run).select(SHOWN).collect()
+    heads = records.lazy().select(RUN).with_row_index("start").filter(differs).collect()
+    pieces: dict[tuple[Any, ...], list[pl.DataFrame]] = {}
+    for (start, *run), end in zip(heads.iter_rows(), [*heads["start"][1:], len(records)], strict=True):
+        pieces.setdefault(tuple(run), []).append(records.slice(start, end - start).select(SHOWN))
+    for parts in pieces.values():
+        yield parts[0] if len(parts) == 1 else pl.concat(parts)
 
 
 def _learning_curve(run: pl.DataFrame) -> pl.DataFrame:
