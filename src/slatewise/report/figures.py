@@ -133,7 +133,7 @@ def _draw_scatter(canvas: "Canvas", points: Sequence[Point]) -> None:
     axes.set(xlabel=AXES["diversity"], ylabel=AXES["p@50"])
     labeled = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     title = "filled: our runs, hollow: the paper" if any(point.is_published for point in points) else None
-    canvas.legend(labeled.values(), labeled.keys(), loc="outside lower center", ncols=3, title=title)
+    canvas.legend(labeled.values(), labeled.keys(), loc="outside lower center", ncols=2, title=title)
 
 
 def _join(axes: "Axes", points: list[Point], series: int) -> None:
