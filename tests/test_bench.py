@@ -268,6 +268,7 @@ def test_without_archives_their_figures_are_missing(run: Callable[[], dict[str, 
         run()
 
 
+@pytest.mark.slow
 def test_the_command_prints_one_document_without_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "bayesianbandits.py").write_text("raise ModuleNotFoundError('gone', name='bayesianbandits')")
     out = tmp_path / "out"

@@ -65,6 +65,7 @@ def run(modules: Path, code: str = RUN, **environment: str) -> tuple[list[str], 
     return done.stdout.split(), done.stderr
 
 
+@pytest.mark.slow
 def test_what_was_compiled_is_read_from_the_cache_until_a_file_changes(modules: Path) -> None:
     """numba watches the file of a kernel itself; that of a kernel it calls is watched by us."""
     assert run(modules)[0] == ["16.0", "0"]
@@ -75,6 +76,7 @@ def test_what_was_compiled_is_read_from_the_cache_until_a_file_changes(modules: 
     assert run(modules)[0] == ["58.0", "0"]
 
 
+@pytest.mark.slow
 def test_without_a_directory_for_the_cache_a_kernel_is_compiled_in_every_process(modules: Path) -> None:
     """A file where directories would be made stands for a read-only installation; root may write anywhere else."""
     (modules / "__pycache__").touch()
@@ -83,6 +85,7 @@ def test_without_a_directory_for_the_cache_a_kernel_is_compiled_in_every_process
         assert run(modules, **nowhere)[0] == ["16.0", "0"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_does_not_stop_a_kernel(modules: Path) -> None:
     """No file may grow: directories can be made, but nothing be written to the cache."""
     full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
@@ -91,6 +94,7 @@ def test_a_full_disk_does_not_stop_a_kernel(modules: Path) -> None:
     assert run(modules)[0] == ["16.0", "1"]
 
 
+@pytest.mark.slow
 def test_compiling_is_announced_once_if_it_takes_long(modules: Path) -> None:
     """Negative controls: to read from the cache, or to compile within the time allowed, is silent."""
     impatient = "import slatewise.compiled as c; c.PATIENCE = 0.0\n" + RUN + "caller.plus_one(1.0)"

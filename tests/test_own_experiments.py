@@ -45,6 +45,7 @@ def test_one_arm_alone_is_reported_without_verdicts() -> None:
     assert section.prose == (section.prose[0],)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_run_then_report(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"

@@ -85,6 +85,7 @@ def test_a_data_set_of_a_plug_in_is_listed_and_loaded(gems: dict[str, str]) -> N
     assert (described["name"], described["users"], described["items"]) == ("tiny-shop", 120, 80)
 
 
+@pytest.mark.slow
 def test_tuning_uses_the_grid_of_the_plug_in(gems: dict[str, str]) -> None:
     tried = printed(slatewise("tune", "hidden-gems", "--data", "tiny-shop", "--json", **gems))
     assert sorted(row["options"]["popularity"] for row in tried) == [0.5, 0.7, 1.0]
@@ -174,6 +175,7 @@ def test_an_unknown_policy_is_refused_before_anything_runs(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_broken_plug_in_is_an_error_only_when_it_is_used(tmp_path: Path) -> None:
     install(
         tmp_path, project("slatewise-broken", broken="slatewise_broken:Policy"), "slatewise_broken", "import nowhere"
