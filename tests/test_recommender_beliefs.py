@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from slatewise.recommender import Recommender, Slate, state_codec
 from slatewise.recommender import profile as profile_module
-from slatewise.recommender.profile import SAVE_EVERY, learn_closed, learn_everything
+from slatewise.recommender.profile import SAVE_EVERY, learn_closed, learn_everything, learn_late
 from slatewise.store import open_store
 from slatewise.store.protocol import BeliefRecord
 from tests.support.recommending import (
@@ -48,7 +48,8 @@ def recommender() -> Iterator[Recommender]:
 
 def check_learned(recommender: Recommender, user: str = "ann") -> None:
     """The cached profile and the one that is loaded are folds of the log, with a stored belief or without."""
-    for profile in (cached_profile(recommender, user), loaded_profile(recommender, user)):
+    for found in (cached_profile(recommender, user), loaded_profile(recommender, user)):
+        profile = None if found is None else learn_late(found)
         if profile is not None:
             known, policy = learn_everything(learn_closed(profile)), profile.policy
             assert state_codec.difference(known.state, folded(recommender, user, policy)) <= LARGEST_DIFFERENCE

@@ -35,6 +35,8 @@ SOME, OVERDUE = at_least(1.0), at_most(10.0)
 """Slates closed by sweeps per second, and for how long the oldest one left may be overdue."""
 NONE = at_most(0.0)
 NOTE_SECONDS = 60
+SECONDS_TO_CLICK = 0.5
+"""How long after a slate its feedback comes."""
 
 
 @dataclass
@@ -78,6 +80,7 @@ async def watch(plan: Plan, launch: Launch, directory: Path, note: Note, early: 
         await prepare(running, Visitors(running.host, "early", early, events=0), early)
         visitors = Visitors(running.host, "soak", number, VISITS, plan.events, ignored=1)
         await prepare(running, visitors, number)
+        visitors.skip_feedback(leave=round(SECONDS_TO_CLICK * plan.feedbacks))
         note(f"{plan.slates:g} slates and {plan.feedbacks:g} feedbacks per second for {plan.seconds:g} s")
         records = [Record(stream, plan.seconds) for stream in mixed_streams(visitors, plan)]
         before = await expiry_metrics(running)

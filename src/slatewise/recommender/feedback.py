@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slatewise.recommender.learning import LoggedSlate, SlateChange, Tally
-from slatewise.recommender.profile import UserProfile
+from slatewise.recommender.profile import MAX_CORRECTIONS, UserProfile
 from slatewise.recommender.recommend import MAX_ITEMS, Serving, check_id, new_version, plain_id
 from slatewise.recommender.types import ConflictError, Receipt, RequestError, UnknownSlateError
 from slatewise.store.protocol import Transaction
@@ -215,7 +215,7 @@ def _closed(
 
 
 def _update_cache(serving: Serving, user: str, profile: UserProfile | None, version: str, change: SlateChange) -> None:
-    """Bring a cached profile up to date; if it was not current, or has learned the slate, it is loaded again later."""
+    """Bring a cached profile up to date, or drop it if it was not current or does not know the slate."""
     before, after = change.before, change.after
     if profile is None:
         serving.profiles.drop(user)
@@ -223,6 +223,8 @@ def _update_cache(serving: Serving, user: str, profile: UserProfile | None, vers
         serving.profiles.put(user, profile.with_pending(after, version))
     elif after.record.status == WITHDRAWN or before.tally.says_as_much_as(after.tally, after.record.items):
         serving.profiles.put(user, replace(profile, version=version))
+    elif before.record.status == CLOSED and len(profile.late) < MAX_CORRECTIONS:
+        serving.profiles.put(user, replace(profile, version=version, late=(*profile.late, change)))
     else:
         serving.profiles.drop(user)
 

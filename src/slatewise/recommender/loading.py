@@ -15,13 +15,10 @@ from slatewise.recommender.learning import (
     learn_again,
     learn_late_event,
 )
-from slatewise.recommender.profile import SavedBelief, UserProfile, learn_closed
+from slatewise.recommender.profile import MAX_CORRECTIONS, SavedBelief, UserProfile, learn_closed
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
 from slatewise.store.protocol import START, Arrival, Transaction
 from slatewise.store.records import WITHDRAWN, EventRecord, FeedbackRecord, ItemId, SlateRecord, UserRecord
-
-MAX_CORRECTIONS = 64
-"""Late feedback on more learned slates than so many is learned with the whole log."""
 
 
 @dataclass(frozen=True)

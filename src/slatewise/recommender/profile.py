@@ -19,8 +19,10 @@ from slatewise.recommender.learning import (
     LoggedEvent,
     LoggedSlate,
     Shown,
+    SlateChange,
     adapted,
     learn,
+    learn_again,
 )
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
 from slatewise.store.records import CLOSED, OPEN, BeliefRecord, SlateRecord
@@ -28,6 +30,8 @@ from slatewise.store.records import CLOSED, OPEN, BeliefRecord, SlateRecord
 MAX_LIKED = 50
 SAVE_EVERY = 8
 """Slates after which the belief is written again; more for a long history, of which it is the larger part."""
+MAX_CORRECTIONS = 64
+"""Late feedback on more learned slates than so many is learned with the whole log."""
 LEARNED = "learned "
 """How the names of arrays begin that are kept with the state of a policy."""
 
@@ -37,8 +41,9 @@ class UserProfile:
     """A user under a policy: what was learned, and the part of the log that was not.
 
     pending: slates from number `learned.covers` on that are open or not learned yet, without withdrawn ones; events:
-    those with positions from there on. The belief in the store covers the slates before number `saved`, and is out of
-    date if `is_corrected`. `random_key` seeds the user's random numbers.
+    those with positions from there on; late: what feedback changed about slates that were learned already. The belief
+    in the store covers the slates before number `saved`, and is out of date if `is_corrected`. `random_key` seeds the
+    user's random numbers.
     """
 
     version: str
@@ -48,6 +53,7 @@ class UserProfile:
     learned: Learned
     pending: tuple[LoggedSlate, ...] = ()
     events: tuple[LoggedEvent, ...] = ()
+    late: tuple[SlateChange, ...] = ()
     saved: int = 0
     is_corrected: bool = False
 
@@ -101,7 +107,7 @@ class UserProfile:
     def moved_to(self, policy: ServedPolicy) -> "UserProfile | None":
         """Return the profile under the same policy with other items; None if it has to be loaded again."""
         logged = [slate.numbers.min(initial=0) for slate in self.pending] + [event.number for event in self.events]
-        if min(logged, default=0) < 0 or policy.key != self.policy.key:
+        if min(logged, default=0) < 0 or self.late or policy.key != self.policy.key:
             return None
         learned = adapted(self.learned, policy, self.policy.untrained.version)
         return None if learned is None else replace(self, policy=policy, learned=learned)
@@ -165,6 +171,20 @@ class SavedBelief:
         return cls(Learned(belief.covers, state, kept["counts"], *known), saved_at, since, items)
 
 
+def learn_late(profile: UserProfile) -> UserProfile | None:
+    """Learn feedback on slates that were learned already; None if the profile has to be loaded again."""
+    learned = profile.learned
+    for change in profile.late:
+        corrected = learn_again(learned, profile.policy, change.before, change.after)
+        if corrected is None:
+            return None
+        learned = corrected
+    if not profile.late:
+        return profile
+    is_corrected = profile.is_corrected or min(change.after.record.number for change in profile.late) < profile.saved
+    return replace(profile, learned=learned, late=(), is_corrected=is_corrected)
+
+
 def learn_closed(profile: UserProfile) -> UserProfile:
     """Learn the closed slates at the head of the pending ones, and the events before them."""
     closed = list(takewhile(lambda slate: slate.record.status == CLOSED, profile.pending))
@@ -212,13 +232,13 @@ class ProfileCache:
     def get(self, user: str) -> UserProfile | None:
         """Return the profile of a user as last known."""
         with self._lock:
-            profile = self._profiles.get(user)
-            if profile is not None:
-                self._profiles.move_to_end(user)
-            return profile
+            return self._profiles.get(user)
 
     def put(self, user: str, profile: UserProfile) -> None:
-        """Keep a profile; if the transaction it was made in fails, its version matches nothing and it is dropped."""
+        """Keep the profile of a user who is being served.
+
+        If the transaction it was made in fails, its version matches nothing and it is dropped.
+        """
         with self._lock:
             self._profiles[user] = profile
             self._profiles.move_to_end(user)

@@ -28,6 +28,7 @@ from slatewise.recommender.profile import (
     close_open,
     learn_closed,
     learn_everything,
+    learn_late,
 )
 from slatewise.recommender.reasons import Choosing, describe
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
@@ -222,12 +223,10 @@ def draft_slate(serving: Serving, request: SlateRequest, transaction: Transactio
     served, policy, now = serving.served, serving.policy_for(request), serving.clock()
     if request.rules.exclude_owned:
         request = replace(request, owned=_owned(serving, transaction, request.user))
-    known = serving.profiles.get(request.user)
-    if known is None or known.policy.key != policy.key or known.policy.untrained is not policy.untrained:
+    known = _cached(serving, request.user, policy)
+    if known is None:
         known = _load(serving, transaction, request.user, policy)
         serving.profiles.put(request.user, known)
-    elif known.policy is not policy:
-        known = replace(known, policy=policy)
     withdrawn = _withdrawn(known, request, now)
     closing, closed = close_open(known if withdrawn is None else known.without(withdrawn), now)
     profile = learn_closed(closing)
@@ -376,6 +375,14 @@ def _item(served: ServedCatalog, item: ItemId, *chosen: Any) -> SlateItem:
     title, categories = served.title_and_categories(item)
     source = None if because is None else served.title_and_categories(because)[0]
     return SlateItem(item, title, categories, probability, deviation, gain, reason, because, source, *distance)
+
+
+def _cached(serving: Serving, user: str, policy: ServedPolicy) -> UserProfile | None:
+    """Return the cached profile of a user under a policy, late feedback learned; None if it has to be loaded."""
+    known = serving.profiles.get(user)
+    if known is None or known.policy.key != policy.key or known.policy.untrained is not policy.untrained:
+        return None
+    return learn_late(known if known.policy is policy else replace(known, policy=policy))
 
 
 def _load(serving: Serving, transaction: Transaction | None, user: str, policy: ServedPolicy) -> UserProfile:
