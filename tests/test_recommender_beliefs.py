@@ -1,6 +1,7 @@
 """What the recommender learns: every belief, cached, stored or loaded, is the fold of the user's log."""
 
 import random
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from slatewise.recommender import Recommender, Slate, state_codec
 from slatewise.recommender import profile as profile_module
+from slatewise.recommender.loading import SHORT_TURN, ShortTurns
 from slatewise.recommender.profile import SAVE_EVERY, learn_closed, learn_everything, learn_late
 from slatewise.store import open_store
 from slatewise.store.protocol import BeliefRecord
@@ -515,3 +517,12 @@ def test_who_is_cached_stays_cached_when_a_slate_expires_and_rates_are_learned()
         assert not {"slate", "feedback_on"} & store.calls_of(recommender.close_expired).keys()
         assert not HISTORY & store.calls_of(lambda: recommender.recommend("ann", 5)).keys()
         check_learned(recommender)
+
+
+def test_threads_take_short_turns_while_any_of_them_learns_a_long_log() -> None:
+    usual, turns = sys.getswitchinterval(), ShortTurns()
+    with turns.taken():
+        with turns.taken():
+            assert sys.getswitchinterval() == pytest.approx(SHORT_TURN)
+        assert sys.getswitchinterval() == pytest.approx(SHORT_TURN) != pytest.approx(usual)
+    assert sys.getswitchinterval() == pytest.approx(usual)

@@ -6,7 +6,6 @@ about teaches nothing, but its items count as shown, unless the client said that
 """
 
 import math
-import time
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,8 +35,6 @@ LIKE_COLUMNS = 6
 NO_LIKES: Floats = np.empty((0, LIKE_COLUMNS))
 MAX_CITABLE = 50
 """So many of the latest likes can be given as reasons."""
-PAUSE_EVERY, PAUSE = 16, 0.0005
-"""A long log is learned with a pause of so many seconds every few slates, so that other threads are not held up."""
 
 
 @dataclass(frozen=True)
@@ -290,14 +287,12 @@ def learn(
     positions, start = [event.record.position for event in ordered], 0
     known = (learned.state, learned.at)
     taught = evidence_of(slates, policy)
-    for count, (slate, evidence) in enumerate(zip(slates, taught, strict=True)):
+    for slate, evidence in zip(slates, taught, strict=True):
         end = bisect_right(positions, slate.record.number, start)
         known = _with_events(policy, known, ordered[start:end])
         if evidence is not None:
             known = _added(policy, known, evidence, slate.record.created_at)
         start = end
-        if count % PAUSE_EVERY == PAUSE_EVERY - 1:
-            time.sleep(PAUSE)
     state, at = _with_events(policy, known, ordered[start:])
     kept = (learned.shown, learned.never, learned.likes, learned.untrained)
     noted = Learned(covers, state, learned.counts, at, *kept)

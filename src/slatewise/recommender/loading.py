@@ -1,7 +1,10 @@
 """The profile of a user from the store: a saved belief and the log since then, or the whole log."""
 
+import sys
+import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +22,11 @@ from slatewise.recommender.profile import MAX_CORRECTIONS, SavedBelief, UserProf
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
 from slatewise.store.protocol import START, Arrival, Transaction
 from slatewise.store.records import WITHDRAWN, EventRecord, FeedbackRecord, ItemId, SlateRecord, UserRecord
+
+LONG_LOG = 256
+"""Slates from which on learning a log takes long enough for others to notice."""
+SHORT_TURN = 0.0005
+"""Seconds after which a thread lets others run while a long log is learned; usually they wait ten times as long."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +63,40 @@ class LogTail:
         return with_numbers(served, [event for event in self.events if event.position >= first])
 
 
+class ShortTurns:
+    """Makes the threads of this process take shorter turns while any of them asks for it."""
+
+    def __init__(self) -> None:
+        self._n_asking = 0
+        self._usual = sys.getswitchinterval()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Take short turns until the end of the block."""
+        self._ask(1)
+        try:
+            yield
+        finally:
+            self._ask(-1)
+
+    def _ask(self, more: int) -> None:
+        with self._lock:
+            self._usual = self._usual if self._n_asking else sys.getswitchinterval()
+            self._n_asking += more
+            sys.setswitchinterval(min(SHORT_TURN, self._usual) if self._n_asking else self._usual)
+
+
+SHORT_TURNS = ShortTurns()
+
+
 def load_profile(
     transaction: Transaction, user: UserRecord, served: ServedCatalog, policy: ServedPolicy, *, use_saved: bool = True
 ) -> UserProfile:
-    """Read a user's profile; a saved belief is used if it belongs to this policy, unless use_saved is False."""
+    """Read a user's profile; a saved belief is used if it belongs to this policy, unless use_saved is False.
+
+    Without one, a long log is learned in short turns, so that nobody else waits for it.
+    """
     saved = SavedBelief.of(transaction.belief(user.user), policy) if use_saved else None
     if saved is not None:
         tail = LogTail.read(transaction, user.user, saved.learned.covers, (saved.since, ""))
@@ -66,7 +104,8 @@ def load_profile(
         if learned is not None:
             profile = profile_of(user, served, policy, learned, tail)
             return replace(profile, saved=saved.learned.covers, is_corrected=learned is not saved.learned)
-    return profile_of(user, served, policy, Learned.nothing(served, policy), LogTail.read(transaction, user.user))
+    with SHORT_TURNS.taken() if user.n_slates >= LONG_LOG else nullcontext():
+        return profile_of(user, served, policy, Learned.nothing(served, policy), LogTail.read(transaction, user.user))
 
 
 def profile_of(
