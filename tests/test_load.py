@@ -484,7 +484,7 @@ def test_sweeps_have_a_bound(p99s: tuple[float, ...], is_met: bool) -> None:
 
 @pytest.mark.slow
 def test_a_comparison_with_and_without_sweeps_on_a_small_scale() -> None:
-    done = run_load("sweeps", "--seconds", "2", "--runs", "1", "--expired", "50")
+    done = run_load("sweeps", "--seconds", "2", "--runs", "1", "--expired", "2000")  # eight seconds of sweeping
     without, _, restarted = json.loads(done.stdout)["sweeps"].values()
     assert without[0]["closed_per_second"] == 0.0 < restarted[0]["closed_per_second"], done.stderr
     assert without[0]["failed"] == restarted[0]["failed"] == 0
