@@ -1,4 +1,5 @@
 import gzip
+import re
 import uuid
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slatewise.data.csv_files import plain_integers
 from slatewise.data.dataset import DataError, Dataset
-from slatewise.data.interactions import compress, last_of_each_pair, parse_rule
+from slatewise.data.interactions import compress, last_of_each_pair, numbered, parse_rule
 
 INTERACTIONS = "user_id,item_id,rating\nanna,x,5\nanna,y,2\nbörje,x,4\nbörje,z,5\n"
 ITEMS = "item_id,title,categories\nx,Ärger im Büro,Comedy|Drama\ny,,\nw,Nobody's,Drama\n"
@@ -150,6 +152,15 @@ HOSTILE_FILES = {
     "rule without rating": ("user_id,item_id\n1,2\n", "has no column 'rating'"),
     "damaged gzip": (gzip.compress(b"user_id,item_id\n1,2\n" * 100)[:-20], "is a damaged gzip file"),
     "timestamp in words": ("user_id,item_id,timestamp\n1,2,soon\n", "timestamp 'soon' is not a finite number"),
+    "rating in words after many rows": (
+        "user_id,item_id,rating\n" + "1,2,4\n" * 150 + "1,3,four\n",
+        "line 152 (row 151): rating 'four' is not a finite number",
+    ),
+    "infinite rating after many rows": (
+        "user_id,item_id,rating\n" + "1,2,4\n" * 150 + "1,3,-inf\n",
+        "line 152 (row 151): rating '-inf' is not a finite number",
+    ),
+    "UTF-16": ("user_id,item_id\na,b\n".encode("utf-16"), "line 1: not UTF-8 (byte 0xff)"),
     "too many fields": ("user_id,item_id\n1,2\n1,2,3,4\n", "cannot be read"),
 }
 
@@ -283,3 +294,37 @@ def test_last_of_each_pair_by_a_loop(rows: list[tuple[int, int, int]], with_time
     kept = last_of_each_pair(users, items, pl.Series(times) if with_times else None)
     expected = [latest[pair] for pair in sorted(latest)]
     assert (np.arange(len(rows)) if kept is None else kept).tolist() == expected
+
+
+def ids_like_integers() -> st.SearchStrategy[str]:
+    return st.integers(-(10**19), 10**19).map(str) | st.from_regex(r"[-+]?0*[0-9]{0,3}", fullmatch=True)
+
+
+@given(st.lists(ids_like_integers(), min_size=1, max_size=4))
+def test_ids_are_integers_where_a_regular_expression_matches_each(ids: list[str]) -> None:
+    integers = plain_integers(pl.Series(ids))
+    if all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", text) for text in ids):
+        assert integers is not None
+        assert integers.to_list() == [int(text) for text in ids]
+    else:
+        assert integers is None
+
+
+def test_an_id_that_is_no_plain_integer_counts_in_any_row() -> None:
+    for odd in ("007", "+7", "-0", "1" * 19, "seven"):
+        assert plain_integers(pl.Series([*map(str, range(-150, 150)), odd])) is None
+
+
+@given(st.lists(st.text(min_size=1).filter(lambda text: text.strip().lower() not in ("", "nan")), min_size=1))
+def test_text_is_numbered_in_sorted_order(ids: list[str]) -> None:
+    codes, names, kind = numbered(pl.Series("user_id", ids), "likes")
+    assert kind == "str"
+    assert names is not None
+    assert names.to_list() == sorted(set(ids), key=str.encode)
+    assert [names[int(code)] for code in codes] == ids
+
+
+def test_numbers_may_have_spaces_around_them(tmp_path: Path) -> None:
+    rows = "1,2, 4\n1,3,5 \n1,4,1\n"
+    path = write(tmp_path, "likes.csv", "user_id,item_id,rating\n" + rows)
+    assert pairs(Dataset.from_files(path, positive="> 3")) == {(1, 2), (1, 3)}

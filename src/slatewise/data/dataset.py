@@ -14,12 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from slatewise.categories import indicators
 from slatewise.data.column_names import check_columns
 from slatewise.data.errors import DataError
-from slatewise.data.interactions import codes, compress, positive_rows
+from slatewise.data.interactions import compress, numbered, positive_rows
 from slatewise.data.item_table import item_table, listed_only, positions
 from slatewise.data.table_files import label_of, read_interactions, table_files
 from slatewise.data.tables import (
     as_polars,
-    identifiers,
     original_identifiers,
     read_table,
     require_columns,
@@ -205,10 +204,8 @@ class Dataset:
         require_columns(frame, ("user_id", "item_id"), labels[0])
         if frame.is_empty():
             raise DataError(f"{labels[0]} has no rows")
-        users, user_kind = identifiers(frame["user_id"], labels[0])
-        items, item_kind = identifiers(frame["item_id"], labels[0])
-        user_codes, user_names = codes(users)
-        item_codes, item_names = codes(items)
+        user_codes, user_names, user_kind = numbered(frame["user_id"], labels[0])
+        item_codes, item_names, item_kind = numbered(frame["item_id"], labels[0])
         rows, notes = positive_rows(frame, (user_codes, item_codes), labels[0], positive)
         if rows is not None:
             user_codes, item_codes = user_codes[rows], item_codes[rows]

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from slatewise.data.tables import DataError, numbers, times
+from slatewise.data.tables import DataError, numbers, refuse_blank, times, typed_identifiers
 from slatewise.plurals import counted
 
 Integers = NDArray[np.integer[Any]]
@@ -32,14 +32,23 @@ def parse_rule(rule: str) -> Callable[[Any], Any]:
     return lambda ratings: compare(ratings, threshold)
 
 
-def codes(column: pl.Series) -> tuple[Integers, pl.Series | None]:
-    """Number the ids of a column: integers are their own codes, text is numbered in sorted order."""
-    if column.dtype.is_integer():
-        return column.to_numpy(), None
-    names = column.unique().sort()
-    numbered = pl.DataFrame({"name": names, "code": np.arange(len(names))})
-    joined = pl.DataFrame({"name": column}).join(numbered, on="name", how="left", maintain_order="left")
-    return joined["code"].to_numpy(), names
+def numbered(column: pl.Series, label: str) -> tuple[Integers, pl.Series | None, str]:
+    """Check a column of ids; return a number for each row, the names of the numbers, and the kind of ids.
+
+    Integers are their own numbers and need no names; text is numbered in sorted order.
+    """
+    column, kind = typed_identifiers(column, label)
+    if kind == "int":
+        return column.to_numpy(), None, kind
+    distinct, codes = compress(column.cast(pl.Categorical).to_physical().to_numpy())
+    some_row = np.empty(len(distinct), dtype=np.intp)
+    some_row[codes] = np.arange(len(codes))
+    names = column.gather(some_row)
+    refuse_blank(column, names, label)
+    order = names.arg_sort().to_numpy()
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order))
+    return rank[codes], names.gather(order), kind
 
 
 def compress(values: Integers) -> tuple[Integers, NDArray[np.int32]]:
@@ -61,40 +70,47 @@ def last_of_each_pair(users: Integers, items: Integers, times: pl.Series | None)
     Without times the latest row is the last one in the table. None means that every row is kept as it is,
     because the table is already sorted and has no duplicates.
     """
-    in_order = items[1:] > items[:-1]
-    in_order &= users[1:] == users[:-1]
-    in_order |= users[1:] > users[:-1]
-    if in_order.all():
+    if _is_sorted(users[:1_000], items[:1_000]) and _is_sorted(users, items):
         return None
-    order = _sorted_rows(users, items)
-    is_last = _ends(users[order], items[order])
+    order, is_last = _sorted_rows(users, items)
     if times is not None and not is_last.all():
         _sort_repeated_by_time(order, is_last, times.fill_null(0).to_numpy())
     return order[is_last]
 
 
-def _sorted_rows(users: Integers, items: Integers) -> NDArray[np.intp]:
-    """Return the rows sorted by user, then item, then row: the same as `np.lexsort((items, users))`.
+def _is_sorted(users: Integers, items: Integers) -> bool:
+    """Return whether the rows are sorted by user, then item, without duplicates."""
+    in_order = items[1:] > items[:-1]
+    in_order &= users[1:] == users[:-1]
+    in_order |= users[1:] > users[:-1]
+    return bool(in_order.all())
 
-    Where user, item and row fit into 63 bits, one sort of integers does it several times as fast.
+
+def _sorted_rows(users: Integers, items: Integers) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return the rows sorted by user, then item, then row, and which of them is the last one of its pair.
+
+    The rows are those of `np.lexsort((items, users))`. Where user, item and row fit into 63 bits, one sort of integers
+    finds them several times as fast.
     """
     row_bits = len(users).bit_length()
     item_bits, user_bits = ((int(ids.max()) - int(ids.min())).bit_length() for ids in (items, users))
     if row_bits + item_bits + user_bits > 63:
-        return np.lexsort((items, users))
+        order = np.lexsort((items, users))
+        return order, _ends(users[order]) | _ends(items[order])
     packed: NDArray[np.int64] = (users.astype(np.int64) - users.min()) << item_bits
     packed |= items.astype(np.int64) - items.min()
     packed <<= row_bits
     packed |= np.arange(len(users))
     packed.sort()
+    is_last = _ends(packed >> row_bits)
     packed &= (1 << row_bits) - 1
-    return packed.astype(np.intp, copy=False)
+    return packed.astype(np.intp, copy=False), is_last
 
 
-def _ends(users: Integers, items: Integers) -> NDArray[np.bool_]:
-    """Return whether each row of a sorted table is the last one of its pair."""
-    is_last = np.ones(len(users), dtype=bool)
-    is_last[:-1] = (users[1:] != users[:-1]) | (items[1:] != items[:-1])
+def _ends(values: Integers) -> NDArray[np.bool_]:
+    """Return whether each value is the last before another one, or before the end."""
+    is_last = np.ones(len(values), dtype=bool)
+    np.not_equal(values[1:], values[:-1], out=is_last[:-1])
     return is_last
 
 

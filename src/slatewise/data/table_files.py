@@ -11,7 +11,8 @@ from slatewise.data.errors import DataError
 from slatewise.data.tables import IDENTIFIERS, read_table, require_columns
 
 SUFFIXES = (".parquet", ".pq", ".csv", ".csv.gz", ".tsv", ".tsv.gz")
-INTERACTION_COLUMNS = ("user_id", "item_id", "rating", "timestamp")
+NUMERIC = ("rating", "timestamp")
+INTERACTION_COLUMNS = ("user_id", "item_id", *NUMERIC)
 Given = str | Path | Sequence[str | Path]
 
 
@@ -48,8 +49,8 @@ def _in_folder(folder: Path) -> list[Path]:
 def read_interactions(files: Sequence[Path], columns: Columns | None = None) -> pl.DataFrame:
     """Read tables of interactions as one."""
     if len(files) == 1:
-        return read_table(files[0], columns)
-    return stacked([known_columns(read_table(file, columns), str(file)) for file in files])
+        return read_table(files[0], columns, NUMERIC)
+    return stacked([known_columns(read_table(file, columns, NUMERIC), str(file)) for file in files])
 
 
 def known_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:

@@ -4,11 +4,8 @@ Every problem in a table is either a `DataError` that names the file, the line o
 cleaned up, counted and reported. Ids keep their type: text stays text, integers stay integers.
 """
 
-import gzip
-import io
 import re
 import uuid
-import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from slatewise.data.column_names import Columns, suggestion
+from slatewise.data.csv_files import plain_integers, read_csv
 from slatewise.data.errors import DataError
 
 __all__ = [
@@ -35,24 +33,21 @@ __all__ = [
 
 IDENTIFIERS = ("user_id", "item_id")
 PARQUET_SUFFIXES = {".parquet", ".pq"}
-SEPARATORS = ",\t;|"
-GZIP = b"\x1f\x8b"
-LARGEST_TABLE = 8 << 30
 BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
-def read_table(path: str | Path, columns: Columns | None = None) -> pl.DataFrame:
+def read_table(path: str | Path, columns: Columns | None = None, numeric: tuple[str, ...] = ()) -> pl.DataFrame:
     """Read a CSV (separated by commas, tabs, semicolons or bars; UTF-8; possibly gzipped) or Parquet file.
 
     `columns` maps our names of columns to those of the file, where it has them. Columns of a CSV file come back as
     text, except id columns with plain integers only: `7` becomes an integer, but a column with `007` in it stays text.
+    Columns named in `numeric` are parsed while reading if they look like numbers; if some value is none, they are text.
     """
     path = Path(path)
     try:
         if path.suffix.lower() in PARQUET_SUFFIXES:
             return _renamed(pl.read_parquet(path), columns)
-        return _integers_where_plain(_renamed(_read_csv(path), columns))
+        return _integers_where_plain(_renamed(read_csv(path, _theirs(numeric, columns)), columns))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except pl.exceptions.PolarsError as error:
@@ -83,6 +78,14 @@ def require_columns(frame: pl.DataFrame, required: tuple[str, ...], label: str) 
 
 def identifiers(column: pl.Series, label: str) -> tuple[pl.Series, str]:
     """Check an id column; return it as integers or text together with its kind: `int`, `str` or `uuid`."""
+    column, kind = typed_identifiers(column, label)
+    if kind != "int":
+        refuse_blank(column, column.unique(), label)
+    return column, kind
+
+
+def typed_identifiers(column: pl.Series, label: str) -> tuple[pl.Series, str]:
+    """Return what `identifiers` returns, without a look at each text: it may still stand for a missing id."""
     if column.dtype == pl.Object:
         column, kind = _object_identifiers(column, label)
     elif column.dtype.is_integer():
@@ -94,16 +97,19 @@ def identifiers(column: pl.Series, label: str) -> tuple[pl.Series, str]:
         raise DataError(
             f"{label}: column {column.name!r} contains {column.dtype} values; ids must be integers, text or UUIDs"
         )
-    distinct = column if kind == "int" else column.unique()
-    if _is_absent(distinct, kind).any():
-        _refuse_missing(_is_absent(column, kind), column.name, label)
+    if column.null_count():
+        _refuse_missing(_is_blank(column) if kind == "str" else column.is_null(), column.name, label)
     return column, kind
 
 
-def _is_absent(column: pl.Series, kind: str) -> pl.Series:
-    """Return where an id is missing, or is text that stands for one that is."""
-    absent = column.is_null()
-    return absent if kind == "int" else absent | column.str.strip_chars().str.to_lowercase().is_in(["", "nan"])
+def refuse_blank(column: pl.Series, distinct: pl.Series, label: str) -> None:
+    """Refuse text that stands for a missing id; `distinct` are the texts of the column, each once."""
+    if _is_blank(distinct).any():
+        _refuse_missing(_is_blank(column), column.name, label)
+
+
+def _is_blank(column: pl.Series) -> pl.Series:
+    return column.is_null() | column.str.strip_chars().str.to_lowercase().is_in(["", "nan"])
 
 
 def _signed(column: pl.Series, label: str) -> pl.Series:
@@ -124,12 +130,14 @@ def numbers(column: pl.Series, label: str) -> pl.Series:
     if column.dtype.is_integer():
         return column
     parsed = column.cast(pl.Float64, strict=False) if column.dtype != pl.Object else column
+    if column.dtype == pl.String and parsed.null_count() > column.null_count():
+        parsed = column.str.strip_chars().cast(pl.Float64, strict=False)
     wrong = (parsed.is_null() & column.is_not_null()) | parsed.is_infinite().fill_null(False)
     if column.dtype in (pl.Object, pl.Boolean):
         raise DataError(f"{label}: column {column.name!r} contains {column.dtype} values; it must contain numbers")
     if wrong.any():
         row = int(wrong.arg_max() or 0)
-        raise DataError(f"{label}, {_line(row)}: {column.name} {column[row]!r} {_what_is_wrong(column[row])}")
+        raise DataError(f"{label}, {_line(row)}: {column.name} {str(column[row])!r} {_what_is_wrong(column[row])}")
     return parsed.fill_nan(None)
 
 
@@ -180,24 +188,8 @@ def same_identifiers(interactions: pl.DataFrame, items: pl.DataFrame) -> tuple[p
     return interactions, items
 
 
-def _read_csv(path: Path) -> pl.DataFrame:
-    content = path.read_bytes()
-    if content.startswith(GZIP):
-        content = _decompressed(content, path)
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{path}, line {line}: not UTF-8 (byte 0x{content[error.start]:02x}); "
-            f"save the file as UTF-8, for example: iconv -f {_guess(content)} -t utf-8 {path.name}"
-        ) from error
-    header = content.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode()
-    if not header.strip():
-        raise DataError(f"{path} is empty; its first line must name the columns")
-    separator = max(SEPARATORS, key=header.count)
-    frame = pl.read_csv(content, separator=separator, infer_schema=False)
-    return frame.rename({name: name.strip() for name in frame.columns})
+def _theirs(names: tuple[str, ...], columns: Columns | None) -> set[str]:
+    return {(columns or {}).get(name, name) for name in names}
 
 
 def _renamed(frame: pl.DataFrame, columns: Columns | None) -> pl.DataFrame:
@@ -206,31 +198,11 @@ def _renamed(frame: pl.DataFrame, columns: Columns | None) -> pl.DataFrame:
     return frame.drop(name for name in ours.values() if name in frame.columns).rename(ours)
 
 
-def _guess(content: bytes) -> str:
-    return "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "latin1"
-
-
-def _decompressed(content: bytes, path: Path) -> bytes:
-    try:
-        with gzip.open(io.BytesIO(content)) as file:
-            plain = file.read(LARGEST_TABLE + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} is a damaged gzip file ({error}); get a fresh copy") from error
-    if len(plain) > LARGEST_TABLE:
-        raise DataError(f"{path} unpacks to more than {LARGEST_TABLE:,} bytes; unpack it yourself if that is intended")
-    return plain
-
-
 def _integers_where_plain(frame: pl.DataFrame) -> pl.DataFrame:
     for name in IDENTIFIERS:
-        if name in frame.columns and _is_plain(frame[name]):
-            frame = frame.with_columns(pl.col(name).cast(pl.Int64))
+        if name in frame.columns and (integers := plain_integers(frame[name])) is not None:
+            frame = frame.with_columns(integers)
     return frame
-
-
-def _is_plain(column: pl.Series) -> bool:
-    """Whether a column of text has plain integers only; most columns of names are told from it by their first rows."""
-    return bool(column.head(100).str.contains(CANONICAL_INTEGER).all() and column.str.contains(CANONICAL_INTEGER).all())
 
 
 def _from_pandas(column: Any, name: str) -> pl.Series:
