@@ -17,6 +17,7 @@ from slatewise.data.sources import load
 from slatewise.lab.metrics import per_split, per_user
 from slatewise.lab.simulate import Session, simulate
 from slatewise.policies.calibrated import Calibrated
+from slatewise.recommender import Item
 from slatewise.slates.kernels import read_only
 from slatewise.slates.similarity import measure_variety
 from tests.support import naive
@@ -113,3 +114,36 @@ def test_commands_say_by_what_items_are_compared() -> None:
     none, unknown = variety_words(Catalog.from_vectors(["a", "b", "c"], vectors))
     assert none.startswith("no item has categories")
     assert unknown == "1 item has neither categories nor a vector: the variety is unknown"
+
+
+def test_new_items_about_which_nothing_is_known_are_not_alike() -> None:
+    """Their tastes are those of an average item; what they are similar to is unknown until somebody says it."""
+    catalog = trained(load("synthetic"))
+    new = ["new 1", "the new 2"]
+    ids = [catalog.n_items + number for number in range(len(new))]
+    with Recommender(catalog) as recommender:
+        recommender.put_items([Item(number, title) for number, title in zip(ids, new, strict=True)])
+        unknown = recommender.recommend("ann", candidates=ids, diversity=1.0)
+        assert (unknown.variety, [item.distance for item in unknown.items]) == (None, [None, None])
+        assert [item.diversity_gain for item in unknown.items] == [0.0, 0.0]
+        mixed = recommender.recommend("ben", candidates=[*ids, 0, 1], diversity=1.0)
+        known = recommender.recommend("cem", candidates=[0, 1], diversity=1.0)
+        assert mixed.variety == known.variety is not None
+        assert [item.distance for item in mixed.items if item.id in ids] == [None, None]
+        name = catalog.category_names[0]
+        recommender.put_items([Item(number, title, [name]) for number, title in zip(ids, new, strict=True)])
+        assert recommender.recommend("dan", candidates=ids).variety == 0.0
+
+
+def test_a_new_item_without_a_vector_is_unknown_beside_given_vectors() -> None:
+    vectors = np.random.default_rng(4).normal(size=(20, 3))
+    catalog = Catalog.from_vectors(range(20), vectors)
+    with Recommender(catalog) as recommender:
+        recommender.put_items([Item(20, "one"), Item(21, "two"), Item(22, "three", vector=(1.0, 2.0, 3.0))])
+        assert recommender.recommend("ann", candidates=[20, 21]).variety is None
+        assert recommender.recommend("ben", candidates=[20, 22]).variety is None
+        assert recommender.recommend("cem", candidates=[3, 22]).variety is not None
+    more = catalog.with_items([20, 21, 22], vectors=[None, None, (1.0, 2.0, 3.0)])
+    pairs = [(20, 21), (20, 22), (3, 22)]
+    known = [naive.similarity(more.categories, more.vectors, *pair) is not None for pair in pairs]
+    assert known == [False, False, True]

@@ -167,11 +167,17 @@ class ContentModel:
         )
 
     def expect(self, content: Content) -> Expected:
-        """Predict items; rates stay within those of the trained items."""
+        """Predict items; rates stay within those of the trained items.
+
+        Without a category of the training nobody knows what an item is similar to: its vector is 0 then, since the
+        constant alone would make all such items alike. Its tastes are those of the average item nevertheless.
+        """
+        has_category = content.categories[:, : self.taste_features.n_categories].any(axis=1)
         rates = np.clip(self.features.table(content) @ self.rate_weights, *self.rate_range)
         predicted = self.taste_features.table(content) @ self.taste_weights
         tastes = predicted[:, : self.rank] * np.sqrt(rates * (1.0 - rates))[:, None]
-        return Expected(rates, np.full(len(rates), self.strength), tastes, predicted[:, self.rank :])
+        vectors = predicted[:, self.rank :] * has_category[:, None]
+        return Expected(rates, np.full(len(rates), self.strength), tastes, vectors)
 
 
 def designs(content: Content, weights: Floats) -> list[tuple[Features, Design]]:
