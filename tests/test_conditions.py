@@ -126,6 +126,22 @@ def test_the_error_points_at_the_place(text: str, place: int) -> None:
         matching(ITEMS, text)
 
 
+@pytest.mark.parametrize(
+    ("text", "what", "example"),
+    [
+        ("tags = 'x'", "tags is a list", "array_contains(tags, 'Tea')"),
+        ("day < '2026-01-01'", "day is a time", "day < TIMESTAMP '2026-01-31 12:00:00'"),
+        ("price = 'x'", "price is a number", "price < 20"),
+        ("brand < 3", "brand is text", "brand = 'Tea'"),
+    ],
+)
+def test_the_error_shows_how_an_attribute_is_compared(text: str, what: str, example: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        matching(ITEMS, text)
+    assert str(refused.value) == f"at character 1: {what} and cannot be compared like this; write for example {example}"
+    matching(ITEMS, example)
+
+
 WORDS = [
     "stock",
     "brand",

@@ -172,11 +172,11 @@ class ContentModel:
         Without a category of the training nobody knows what an item is similar to: its vector is 0 then, since the
         constant alone would make all such items alike. Its tastes are those of the average item nevertheless.
         """
-        has_category = content.categories[:, : self.taste_features.n_categories].any(axis=1)
+        has_category = content.categories[:, : self.taste_features.n_categories].any(axis=1, keepdims=True)
         rates = np.clip(self.features.table(content) @ self.rate_weights, *self.rate_range)
         predicted = self.taste_features.table(content) @ self.taste_weights
         tastes = predicted[:, : self.rank] * np.sqrt(rates * (1.0 - rates))[:, None]
-        vectors = predicted[:, self.rank :] * has_category[:, None]
+        vectors = predicted[:, self.rank :] * has_category
         return Expected(rates, np.full(len(rates), self.strength), tastes, vectors)
 
 

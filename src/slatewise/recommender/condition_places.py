@@ -49,8 +49,8 @@ def syntax_place(tokens: Sequence[Token], end: int) -> int:
     return opened[-1]
 
 
-def failing_place(frame: pl.DataFrame, expression: pl.Expr, tokens: Sequence[Token]) -> int:
-    """Return where the smallest part of a condition that cannot be evaluated has its first attribute."""
+def failing_part(frame: pl.DataFrame, expression: pl.Expr, tokens: Sequence[Token]) -> tuple[int, str | None]:
+    """Return the first attribute of the smallest part that cannot be evaluated: its place and its name, if any."""
     passed = list[str]()
     while True:
         parts = expression.meta.pop()[::-1]
@@ -61,7 +61,9 @@ def failing_place(frame: pl.DataFrame, expression: pl.Expr, tokens: Sequence[Tok
         expression = parts[wrong]
     name = next(iter(expression.meta.root_names()), None)
     places = [token.place for token in tokens if token.name == name]
-    return places[min(passed.count(name), len(places) - 1)] if name is not None and places else 0
+    if name is None or not places:
+        return 0, None
+    return places[min(passed.count(name), len(places) - 1)], name
 
 
 def _fails(frame: pl.DataFrame, expression: pl.Expr) -> bool:

@@ -8,14 +8,14 @@ a condition can do nothing but compare the attributes of one item with constants
 import json
 import re
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from slatewise.recommender.condition_places import Token, failing_place, syntax_place
+from slatewise.recommender.condition_places import Token, failing_part, syntax_place
 from slatewise.recommender.types import MAX_CONDITION, RequestError
 
 MAX_DEPTH = 30
@@ -52,7 +52,7 @@ def parse_condition(text: str, attributes: Collection[str]) -> pl.Expr:
     '[([(col("price")) < (dyn int: 20)]) & ([(col("brand")) == ("Acme")].not())]'
     >>> parse_condition("prize < 20", ["price"])
     Traceback (most recent call last):
-    slatewise.recommender.types.RequestError: at character 1: there is no such attribute or function; items have price
+    slatewise.recommender.types.RequestError: at character 1: there is no such attribute or function; ...
     """
     if not isinstance(text, str) or not 1 <= len(text) <= MAX_CONDITION:
         raise RequestError(f"a condition must be text of 1 to {MAX_CONDITION:,} characters")
@@ -81,12 +81,32 @@ def matching(frame: pl.DataFrame, text: str) -> NDArray[np.bool_]:
     try:
         found = frame.select(met=expression)["met"]
     except pl.exceptions.PolarsError as error:
-        place = failing_place(frame, expression, _tokens(text, frame.columns))
-        raise _refused(place, _first_line(error)) from error
+        place, name = failing_part(frame, expression, _tokens(text, frame.columns))
+        raise _refused(place, _first_line(error) if name is None else _advice(name, frame[name].dtype)) from error
     if found.dtype != pl.Boolean:
-        raise _refused(0, f"a condition must be true or false, and this is {found.dtype}")
+        raise _refused(0, f"a condition must be true or false, and this is {_kind(found.dtype)[0]}; compare it")
     values = found.fill_null(value=False).to_numpy()
     return np.broadcast_to(values, len(frame)) if len(values) == 1 else np.asarray(values)
+
+
+def _advice(name: str, dtype: pl.DataType) -> str:
+    """Say what an attribute is, and how one of its kind is compared."""
+    kind, example = _kind(dtype)
+    return f"{name} is {kind} and cannot be compared like this; write for example {example.format(name)}"
+
+
+def _kind(dtype: pl.DataType) -> tuple[str, str]:
+    return next(words for is_one, words in COMPARED if is_one(dtype))
+
+
+COMPARED: tuple[tuple[Callable[[pl.DataType], bool], tuple[str, str]], ...] = (
+    (lambda dtype: dtype.is_nested(), ("a list", "array_contains({}, 'Tea')")),
+    (lambda dtype: dtype.is_temporal(), ("a time", "{} < TIMESTAMP '2026-01-31 12:00:00'")),
+    (lambda dtype: dtype.is_numeric(), ("a number", "{} < 20")),
+    (lambda dtype: dtype == pl.Boolean, ("true or false", "{} = TRUE")),
+    (lambda _dtype: True, ("text", "{} = 'Tea'")),
+)
+"""What an attribute of a type is called, and a condition on one."""
 
 
 def _tokens(text: str, attributes: Collection[str]) -> list[Token]:
@@ -118,7 +138,8 @@ def _check_word(place: int, name: str, is_quoted: bool, attributes: Collection[s
         )
     if name not in attributes and word not in KEYWORDS | FUNCTIONS:
         known = ", ".join(sorted(attributes)[:LISTED]) or "none"
-        raise _refused(place, f"there is no such attribute or function; items have {known}")
+        functions = ", ".join(sorted(FUNCTIONS))
+        raise _refused(place, f"there is no such attribute or function; items have {known}; functions are {functions}")
 
 
 def _tree(expression: pl.Expr, tokens: Sequence[Token]) -> Any:

@@ -267,7 +267,7 @@ def choose_items(
     numbers = chosen.items[0][chosen.items[0] >= 0]
     if not len(numbers):
         raise RequestError(
-            "nothing is left to show: no item passes the given candidates, categories, filter and exclusions"
+            "nothing is left to show: no item passes the given candidates, categories, rules and exclusions"
         )
     likes = likes_at(policy, learned, now)
     choosing = Choosing(chooser, state, random, likes, *_by_rules(served, request, numbers))
