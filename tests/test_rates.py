@@ -5,6 +5,8 @@ import pytest
 
 from slatewise.belief.rates import RateEvidence, Rates, click_level
 from slatewise.catalog import Catalog
+from slatewise.catalog.embeddings import BprSettings
+from slatewise.data.synthetic import WorldSize, make_world
 from slatewise.policies.calibrated import Calibrated
 from slatewise.randomness import Streams, user_keys
 
@@ -111,3 +113,23 @@ def test_learned_rates_move_choices_but_no_beliefs(catalog: Catalog) -> None:
     assert slates.probability[0, 0] == pytest.approx(liked.current.mean[57])
     assert liked.model is policy.model
     assert liked.with_diversity(0.3).current is liked.current
+
+
+@pytest.mark.parametrize("explore", [0.0, 0.5])
+def test_features_after_a_change_of_some_rates_are_those_prepared_at_once(explore: float) -> None:
+    """Bit by bit; also where no rate was known, since all of them change then."""
+    world = make_world(WorldSize(n_users=60, n_items=40, n_categories=4, dim=3), seed=2)
+    for catalog in (
+        Catalog.train(world.dataset, BprSettings(epochs=1)),
+        Catalog.from_vectors(range(40), world.vectors),
+    ):
+        policy, seen = Calibrated(catalog, explore=explore), np.zeros(40)
+        for item in (3, 7, 7, 20):
+            seen[item] += 5.0
+            evidence = RateEvidence(seen.copy(), 0.4 * seen, 0.1 * seen)
+            prior = Rates.of(catalog)
+            rates = prior.after_unknown(evidence) if catalog.knows_nothing else prior.after(evidence)
+            policy = policy.with_rates(rates)
+            at_once = Calibrated(catalog, explore=explore).with_rates(rates)
+            assert np.array_equal(policy.features, at_once.features)
+            assert np.array_equal(policy.tastes_now, at_once.tastes_now)

@@ -49,7 +49,7 @@ from slatewise.slates.stochastic import SoftmaxGreedy, StochasticChoice
 MOST_LIKED = 10
 LEAST_NOISE = 0.2
 FIXED = ("vectors", "rates", "noise", "category_sets", "similarity_vectors", "model")
-PREPARED = (*FIXED, "current", "tastes_now", "items", "favorite_rate")
+PREPARED = (*FIXED, "current", "features", "items", "favorite_rate")
 """What is prepared once: for a catalog, and for its rates as they are now."""
 EXPLORING = 8
 """Dimensions of the random directions in which uncertain rates are drawn."""
@@ -102,17 +102,27 @@ class Calibrated:
 
     @cached_property
     def items(self) -> LinearItems:
-        """Tastes and rates as the slate rules take them, with directions to draw rates in if they are explored.
+        """Tastes and rates as the slate rules take them."""
+        return LinearItems.of(self.features, self.current.mean, base=self.current.mean)
+
+    @cached_property
+    def features(self) -> Vectors:
+        """The t_i that slates are chosen by, with directions to draw rates in if they are explored."""
+        return self._features(slice(None))
+
+    def _features(self, rows: slice | Integers) -> Vectors:
+        """Return the features of some items.
 
         An item's draw is g·f_i times the deviation of its rate, with g ~ N(0, I) of the slate and f_i a fixed direction
         of the item, so that every draw is normal and choosing stays linear in the item's features.
         """
-        features: Vectors = self.tastes_now
-        if self.explore > 0.0:
-            directions = Streams(SALT, np.arange(self.catalog.n_items, dtype=np.uint64), 0).normal(EXPLORING)
-            scale = self.current.deviation / np.sqrt(squared_lengths(directions))
-            features = np.hstack([features, directions * scale[:, None]]).astype(np.float32)
-        return LinearItems.of(features, self.current.mean, base=self.current.mean)
+        tastes = self._tastes(rows)
+        if self.explore == 0.0:
+            return tastes
+        numbers = np.arange(self.catalog.n_items, dtype=np.uint64)[rows]
+        directions = Streams(SALT, numbers, 0).normal(EXPLORING)
+        scale = self.current.deviation[rows] / np.sqrt(squared_lengths(directions))
+        return np.hstack([tastes, directions * scale[:, None]]).astype(np.float32)
 
     @cached_property
     def rates(self) -> Floats:
@@ -124,14 +134,17 @@ class Calibrated:
         """The rates that slates are chosen by: those of the catalog, or of `with_rates`."""
         return Rates(self.rates, self.catalog.rate_strengths)
 
-    @cached_property
+    @property
     def tastes_now(self) -> Vectors:
         """The t_i that slates are chosen by: like √(μ(1 − μ)), they grow with a rate that is learned."""
-        now, then = self.current.mean, self.rates
-        if now is then:
-            return self.vectors
+        return self.features[:, : self.vectors.shape[1]]
+
+    def _tastes(self, rows: slice | Integers) -> Vectors:
+        if self.current.mean is self.rates:
+            return self.vectors[rows]
+        now, then = self.current.mean[rows], self.rates[rows]
         scale = np.sqrt(now * (1.0 - now) / (then * (1.0 - then)))
-        tastes = self.vectors * scale[:, None].astype(np.float32)
+        tastes = self.vectors[rows] * scale[:, None].astype(np.float32)
         if self.catalog.knows_nothing:  # the level of all rates is in the rates now
             tastes[:, self.catalog.taste_vectors.shape[1] - 1] = 0.0
         return np.asarray(tastes)
@@ -184,10 +197,18 @@ class Calibrated:
         return self._said(np.clip(scores, 0.0, 1.0), scores, state["rounds"])[0]
 
     def with_rates(self, rates: Rates) -> "Calibrated":
-        """Return the same policy, choosing by other rates; what it learns about users does not depend on them."""
+        """Return the same policy, choosing by other rates; what it learns about users does not depend on them.
+
+        Features of items whose rates stay are copied, so that this takes time for those that changed.
+        """
         other = replace(self)
         vars(other).update({name: getattr(self, name) for name in FIXED})
         vars(other)["current"] = rates
+        if "features" in vars(self) and self.current.mean is not self.rates:
+            changed = np.flatnonzero((rates.mean != self.current.mean) | (rates.strength != self.current.strength))
+            features = self.features.copy()
+            features[changed] = other._features(changed)
+            vars(other)["features"] = features
         return other
 
     def overlap_weight(self, is_first: bool) -> float:
