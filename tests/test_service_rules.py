@@ -49,6 +49,8 @@ def test_a_wrong_rule_is_a_422_that_points_at_it(service: Local) -> None:
     assert refused(service, at_most=[{"n": 0, "per": "title"}])["errors"][0]["where"] == "/at_most/0/n"
     assert refused(service, pin=[{"item": 1, "place": 1, "x": 1}])["errors"][0]["where"] == "/pin/0"
     assert "home" in refused(service, scenario="away")["detail"]
+    assert refused(service, exclude="owned")["detail"] == "/exclude: Input should be a valid list"
+    assert "rules" in refused(service, min_probability=1.0)["detail"]
 
 
 @pytest.mark.parametrize("name", HOSTILE)

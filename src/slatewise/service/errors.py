@@ -91,10 +91,10 @@ class ProblemError(Exception):
 
 
 def invalid(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
-    """Say where a body or a query is wrong, without repeating what it contains."""
+    """Say where a body or a query is wrong, in the words of JSON and without repeating what it contains."""
     messages: dict[str, list[str]] = {}
     for error in errors:
-        messages.setdefault(_pointer(error["loc"]), []).append(str(error["msg"]))
+        messages.setdefault(_pointer(error["loc"]), []).append(str(error["msg"]).replace("tuple", "list"))
     listed = [{"where": where, "problem": " or ".join(dict.fromkeys(texts))} for where, texts in messages.items()]
     return ProblemError(INVALID, "{where}: {problem}".format(**listed[0]), errors=listed[:MAX_ERRORS])
 
