@@ -5,6 +5,7 @@ The score of an item before variety is the sum of three terms (`contributions.Te
 - `learned`, if what is known about the user makes at least a tenth of the score, and no less than exploration does. It
   cites the like with the largest share in that term, among the latest likes that are kept at hand: each like at most
   twice a slate, and never one that has less than half of the largest share;
+- `asked`, if the largest share in that term is not that of a like but of something that the user asked for (`wishes`);
 - `exploring`, if the draw does;
 - `variety`, if an item further down has a higher score: it was put behind this one for being like the others; where
   places are drawn at random (`explore_slates`), `exploring`, since the draw may have done it;
@@ -14,7 +15,7 @@ The score of an item before variety is the sum of three terms (`contributions.Te
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,10 @@ from slatewise.evidence import Evidence
 from slatewise.policies import Policy, Slates, State
 from slatewise.policies.baselines import EpsilonGreedy, Random
 from slatewise.randomness import Streams
-from slatewise.recommender.contributions import BELIEF_LAYOUTS, Terms, like_shares
+from slatewise.recommender.contributions import BELIEF_LAYOUTS, BeliefLayout, Terms, like_shares
 from slatewise.recommender.served_catalog import Integers, ServedCatalog
 from slatewise.recommender.types import (
+    ASKED,
     BOOSTED,
     EXPLORING,
     LEARNED,
@@ -37,7 +39,9 @@ from slatewise.recommender.types import (
     VARIETY,
     SlateItem,
 )
+from slatewise.recommender.wishes import NO_WISHES, Directions, wish_words
 from slatewise.slates import similarity
+from slatewise.store.records import ItemId
 
 Floats = NDArray[np.float64]
 
@@ -52,13 +56,13 @@ LEAST_OF_LARGEST = 0.5
 ROUNDING = 1e-9
 RANDOM_POLICIES = (Random, EpsilonGreedy)
 
-Reason = tuple[str, int | None]
-"""What decided, and the number of the liked item that is cited."""
+Reason = tuple[str, int | str | None]
+"""What decided, and what is cited: the number of a liked item, or what was asked for in words."""
 
 
 @dataclass(frozen=True, eq=False)
 class Choosing:
-    """How a slate was chosen for one user: policy, state and random numbers, the likes at hand (1, n), and rules.
+    """How a slate was chosen for one user: policy, state and random numbers, the likes (1, n) and wishes, and rules.
 
     pinned and boosted are the numbers of the items that a rule of the shop put there or raised.
     """
@@ -67,6 +71,8 @@ class Choosing:
     state: State
     random: Streams
     likes: Evidence
+    wishes: Floats = field(default_factory=lambda: NO_WISHES)
+    directions: Directions | None = None
     pinned: frozenset[int] = frozenset()
     boosted: frozenset[int] = frozenset()
 
@@ -87,7 +93,7 @@ def describe(served: ServedCatalog, chosen: Slates, choosing: Choosing) -> tuple
     items = []
     for number, probability, deviation, gain, (reason, source), distance in columns:
         item, title, categories = served.label(number)
-        because, because_title = (None, None) if source is None else served.label(source)[:2]
+        because, because_title = _source(served, source)
         reasoned = (probability, deviation, gain, reason, because, because_title, distance)
         items.append(SlateItem(item, title, categories, *reasoned))
     return tuple(items), variety
@@ -111,14 +117,35 @@ def reasons(served: ServedCatalog, numbers: Integers, choosing: Choosing) -> lis
         beliefs = belief.factor(layout.belief(choosing.state))
         terms = layout.terms(policy, beliefs, numbers, choosing.random)
         decided = _decided(terms, popular)
-        sources: list[int | None] = [None] * len(numbers)
-        if LEARNED in decided and choosing.likes.items.size:
-            shares = like_shares(layout, policy, beliefs, numbers, choosing.likes)
-            sources = cited(shares, choosing.likes.items[0], numbers, decided)
-        found = [*zip(decided, sources, strict=True)]
+        found = [(one, None) for one in decided]
+        if LEARNED in decided and (choosing.likes.items.size or len(choosing.wishes)):
+            found = _with_sources(layout, beliefs, numbers, choosing, decided)
     if choosing.boosted or choosing.pinned:
         found = [_by_rule(number, choosing) or one for number, one in zip(numbers.tolist(), found, strict=True)]
     return found
+
+
+def _with_sources(
+    layout: BeliefLayout, beliefs: belief.Factored, numbers: Integers, choosing: Choosing, decided: list[str]
+) -> list[Reason]:
+    """Return what decided about each item with what it cites; wishes are sources with numbers below −1."""
+    shares, sources = like_shares(layout, choosing.policy, beliefs, numbers, choosing.likes), choosing.likes.items[0]
+    words: list[str] = []
+    if choosing.directions is not None and len(choosing.wishes):
+        shown, wishes = layout.shown(choosing.policy, numbers), choosing.wishes
+        words = wish_words(wishes, [*choosing.directions.names])
+        shares = np.hstack([shares, choosing.directions.shares(beliefs, shown, wishes)])
+        sources = np.concatenate([sources, [-2 - words.index(word) for word in words]])
+    found = cited(shares, sources, numbers, decided)
+    pairs = zip(decided, found, strict=True)
+    return [
+        (ASKED, words[-2 - source]) if source is not None and source < -1 else (one, source) for one, source in pairs
+    ]
+
+
+def _source(served: ServedCatalog, source: int | str | None) -> tuple[ItemId | None, str | None]:
+    """Return the id and the title of what an item cites."""
+    return served.label(source)[:2] if isinstance(source, int) else (source, source)
 
 
 def _decided(terms: Terms, popular: list[bool]) -> list[str]:
