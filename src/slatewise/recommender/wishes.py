@@ -2,7 +2,7 @@
 
 Somebody who asks for more of a category says how much more they like it than most people do, in the units that their
 taste is shown in (`explain.lifts`): z = u·(θ − m) + noise of variance 1/w. Everyone starts with the belief N(m, Σ), and
-u = c / √(cᵀΣc), c the mean vector of the category's items less that of all items. So Σ⁻¹ += w u uᵀ and
+u = c / √(cᵀΣc), c the direction of the category (`category_centers`). So Σ⁻¹ += w u uᵀ and
 Σ⁻¹m += w (z + u·m) u: exact, and in any order.
 """
 
@@ -72,15 +72,18 @@ class Directions:
 
 
 def category_centers(catalog: Catalog, vectors: NDArray[np.float32]) -> Floats:
-    """Return the mean vector of each category (n_categories, dim), less that of all items.
+    """Return the mean vector of each category (n_categories, dim), less what the mean of all items says about it.
 
-    Items count by how many users like them. A belief along such a vector says what somebody likes more than they like
-    other things, so it does not matter how much they like in all.
+    Items count by how many users like them. How much somebody likes a category is regressed on how much they like all
+    items, θ being as uncertain in every direction before anything is known. So a belief along such a vector says what
+    somebody likes more than they like other things, and does not move with how much they like in all: somebody who
+    refuses ten popular items does not come to like whatever is rare.
     """
     rates, tastes = 1.0 / (1.0 + np.exp(-catalog.log_odds)), vectors.astype(np.float64)
     weights = catalog.categories * rates[:, None]
-    totals = np.maximum(weights.sum(axis=0), 1e-12)
-    return np.asarray(weights.T @ tastes / totals[:, None] - rates @ tastes / rates.sum())
+    means = weights.T @ tastes / np.maximum(weights.sum(axis=0), 1e-12)[:, None]
+    overall = rates @ tastes / rates.sum()
+    return np.asarray(means - np.outer(means @ overall / max(overall @ overall, SMALLEST_SPREAD), overall))
 
 
 def logged_wishes(
