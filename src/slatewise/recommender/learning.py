@@ -297,7 +297,7 @@ def learn(
             known = _added(policy, known, evidence, slate.record.created_at)
         start = end
     state, at = _with_events(policy, known, ordered[start:])
-    kept = (learned.shown, learned.never, learned.likes, learned.untrained)
+    kept = (learned.shown, learned.never, learned.likes, learned.untrained, learned.wishes)
     noted = Learned(covers, state, learned.counts, at, *kept)
     noted = _note_slates(noted, policy, slates, taught) if slates else noted
     return _note_events(noted, policy, events) if events else noted
@@ -448,7 +448,7 @@ def _with_untrained(learned: Learned, policy: ServedPolicy, items: Sequence[Item
 def _note_events(learned: Learned, policy: ServedPolicy, events: Sequence[LoggedEvent]) -> Learned:
     rules = policy.rules
     wishes = np.concatenate([learned.wishes, _wishes(policy, events)])
-    learned = replace(learned, wishes=wishes[np.argsort(wishes[:, 3], kind="stable")][-MAX_CITABLE:])
+    learned = replace(learned, wishes=wishes[np.lexsort(wishes.T)][-MAX_CITABLE:])
     events = [event for event in events if rules.about(event.record.kind) == ITEM]
     useful = [event for event in events if event.number >= 0 and event.record.kind in rules.kinds]
     kinds = [rules.kinds[event.record.kind] for event in useful]
