@@ -108,7 +108,7 @@ def test_less_after_more_takes_the_wish_back_first(visit: Visit) -> None:
 def test_a_touched_slate_waits_for_the_next_one(visit: Visit) -> None:
     someone = visit()
     someone.more()
-    someone.like(0)
+    someone.cards.nth(9).locator(".dislike").click()
     before = someone.titles()
     words = f"more {someone.slate()['items'][0]['categories'][0]}"
     someone.page.locator("#taste .toggle").click()
