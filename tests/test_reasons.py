@@ -63,6 +63,11 @@ class Twin:
         likes: Shares = {n + 100: self.share(item, n, True) for n, is_liked in self.seen if is_liked and n != item}
         return {**likes, **self.wish_shares(item)}
 
+    def would_be_here(self, items: list[int], place: int) -> bool:
+        """Whether what most people like is enough to be on the slate."""
+        scores = [float(self.policy.current.mean[item]) + self.learned(item) for item in items]
+        return float(self.policy.current.mean[items[place]]) >= min(scores)
+
     def reason(self, items: list[int], place: int, is_popular: bool) -> str:
         learned = self.learned(items[place])
         score = [float(self.policy.current.mean[other]) + self.learned(other) for other in items]
@@ -94,7 +99,10 @@ def test_reasons_are_recomputed_from_the_belief(seed: int, wishes: tuple[str, ..
     threshold = np.quantile(CATALOG.log_odds, 0.9)
     items = [int(item) - 100 for item in ids(slate)]
     for place, item in enumerate(slate.items):
-        decided = twin.reason(items, place, bool(CATALOG.log_odds[items[place]] >= threshold))
+        is_popular = bool(CATALOG.log_odds[items[place]] >= threshold)
+        decided = twin.reason(items, place, is_popular)
+        if decided == LEARNED and item.because is None and is_popular and twin.would_be_here(items, place):
+            decided = POPULAR
         assert item.reason == (ASKED if item.because in twin.wishes else decided)
         if item.because is None:
             continue

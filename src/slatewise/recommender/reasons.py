@@ -5,6 +5,8 @@ The score of an item before variety is the sum of three terms (`contributions.Te
 - `learned`, if what is known about the user makes at least a tenth of the score, and no less than exploration does. It
   cites the like with the largest share in that term, among the latest likes that are kept at hand: each like at most
   twice a slate, and never one that has less than half of the largest share;
+  Where no like is left to cite, a popular item is `popular` if it would be on the slate without that term too: if the
+  rest of its score is not below the lowest score on the slate;
 - `asked`, if the largest share in that term is not that of a like but of something that the user asked for (`wishes`);
 - `exploring`, if the draw does;
 - `variety`, if an item further down has a higher score: it was put behind this one for being like the others; where
@@ -112,14 +114,19 @@ def reasons(served: ServedCatalog, numbers: Integers, choosing: Choosing) -> lis
     popular = _most_liked(served, numbers)
     if layout is None:
         usual = EXPLORING if isinstance(policy, RANDOM_POLICIES) else RANKED
-        found: list[Reason] = [(POPULAR if is_popular else usual, None) for is_popular in popular]
+        found: list[Reason] = [(POPULAR if is_popular else usual, None) for is_popular in popular.tolist()]
     else:
         beliefs = belief.factor(layout.belief(choosing.state))
         terms = layout.terms(policy, beliefs, numbers, choosing.random)
-        decided = _decided(terms, popular)
+        decided = _decided(terms, popular.tolist())
         found = [(one, None) for one in decided]
         if LEARNED in decided and (choosing.likes.items.size or len(choosing.wishes)):
             found = _with_sources(layout, beliefs, numbers, choosing, decided)
+        would_be_here = popular & (terms.score - terms.learned >= terms.score.min())
+        found = [
+            (POPULAR, None) if reason == (LEARNED, None) and is_here else reason
+            for reason, is_here in zip(found, would_be_here.tolist(), strict=True)
+        ]
     if choosing.boosted or choosing.pinned:
         found = [_by_rule(number, choosing) or one for number, one in zip(numbers.tolist(), found, strict=True)]
     return found
@@ -193,9 +200,9 @@ def cited(shares: Floats, liked: Integers, numbers: Integers, decided: list[str]
     return found
 
 
-def _most_liked(served: ServedCatalog, numbers: Integers) -> list[bool]:
+def _most_liked(served: ServedCatalog, numbers: Integers) -> NDArray[np.bool_]:
     """Return whether each item is among the tenth that most people like, as far as training knows."""
-    return [odds >= served.popular_log_odds for odds in served.catalog.log_odds[numbers].tolist()]
+    return np.asarray(served.catalog.log_odds[numbers] >= served.popular_log_odds)
 
 
 def _by_rule(number: int, choosing: Choosing) -> Reason | None:

@@ -19,7 +19,7 @@ Events = Annotated[
 
 
 async def record_events(state: ServiceState, request: Request, body: Events) -> Response:
-    """Record what users did with items anywhere, or ask for more or less of: one event, or up to 100 as `events`.
+    """Record what users did with items anywhere, or want more or less of: one event, or up to 100 as `events`.
 
     The response is sent once the events are durable; an event counts once, no matter how often it is sent. Items that
     the catalog does not have are kept for the day it has them. Each event of a batch is recorded on its own: one that
