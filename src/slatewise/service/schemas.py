@@ -138,13 +138,13 @@ class EventBody(StrictModel):
     """
 
     user: Id
-    item: ItemId | None = None
-    kind: Id
-    value: Number | None = None
-    at: Time | None = None
-    event_id: Id | None = None
-    category: Id | None = None
-    retracts: Id | None = None
+    item: Annotated[ItemId | None, Field(description="what it is about, unless the kind says otherwise")] = None
+    kind: Annotated[Id, Field(description="like, purchase, rating, view, hide, owned, more, less, retract and others")]
+    value: Annotated[Number | None, Field(description="of a rating, −1 to 1, or the portion that was viewed")] = None
+    at: Annotated[Time | None, Field(description="when it happened, in seconds since 1970; now if left out")] = None
+    event_id: Annotated[Id | None, Field(description="the same event under the same id counts once")] = None
+    category: Annotated[Id | None, Field(description="of what there should be more or less")] = None
+    retracts: Annotated[Id | None, Field(description="the id of an event that is taken back")] = None
 
     @model_validator(mode="after")
     def _names_one_thing(self) -> Self:

@@ -159,7 +159,8 @@ function chance(item) {
     element("span", { class: "band" }),
     element("span", { class: "dot" }),
   );
-  const hint = `Of a hundred such cards you would like about ${Math.round(100 * value)}; it may be ${percent(low)} to ${percent(high)}.`;
+  const number = value > 0.95 ? "more than 95" : value < 0.01 ? "fewer than 1" : `about ${Math.round(100 * value)}`;
+  const hint = `Of a hundred such cards you would like ${number}; it may be ${percent(low)} to ${percent(high)}.`;
   return row("chance", "Chance you like it", bar, element("span", { class: "value", title: hint }, chanceWords(value), unseen(`. ${hint}`)));
 }
 
