@@ -110,26 +110,31 @@ def distances_of(catalog: Catalog, numbers: Integers) -> tuple[list[float | None
 
 def reasons(served: ServedCatalog, numbers: Integers, choosing: Choosing) -> list[Reason]:
     """Return the reason for each of the chosen items, in their order; see the top of this module."""
-    policy, layout = choosing.policy, BELIEF_LAYOUTS.get(type(choosing.policy))
     popular = _most_liked(served, numbers)
+    layout = BELIEF_LAYOUTS.get(type(choosing.policy))
     if layout is None:
-        usual = EXPLORING if isinstance(policy, RANDOM_POLICIES) else RANKED
+        usual = EXPLORING if isinstance(choosing.policy, RANDOM_POLICIES) else RANKED
         found: list[Reason] = [(POPULAR if is_popular else usual, None) for is_popular in popular.tolist()]
     else:
-        beliefs = belief.factor(layout.belief(choosing.state))
-        terms = layout.terms(policy, beliefs, numbers, choosing.random)
-        decided = _decided(terms, popular.tolist())
-        found = [(one, None) for one in decided]
-        if LEARNED in decided and (choosing.likes.items.size or len(choosing.wishes)):
-            found = _with_sources(layout, beliefs, numbers, choosing, decided)
-        would_be_here = popular & (terms.score - terms.learned >= terms.score.min())
-        found = [
-            (POPULAR, None) if reason == (LEARNED, None) and is_here else reason
-            for reason, is_here in zip(found, would_be_here.tolist(), strict=True)
-        ]
+        found = _by_belief(layout, numbers, choosing, popular)
     if choosing.boosted or choosing.pinned:
         found = [_by_rule(number, choosing) or one for number, one in zip(numbers.tolist(), found, strict=True)]
     return found
+
+
+def _by_belief(layout: BeliefLayout, numbers: Integers, choosing: Choosing, popular: NDArray[np.bool_]) -> list[Reason]:
+    """Return what decided by the belief of a policy, with what is cited."""
+    beliefs = belief.factor(layout.belief(choosing.state))
+    terms = layout.terms(choosing.policy, beliefs, numbers, choosing.random)
+    decided = _decided(terms, popular.tolist())
+    found: list[Reason] = [(one, None) for one in decided]
+    if LEARNED in decided and (choosing.likes.items.size or len(choosing.wishes)):
+        found = _with_sources(layout, beliefs, numbers, choosing, decided)
+    if (LEARNED, None) not in found:
+        return found
+    would_be_here = popular & (terms.score - terms.learned >= terms.score.min())
+    pairs = zip(found, would_be_here.tolist(), strict=True)
+    return [(POPULAR, None) if reason == (LEARNED, None) and is_here else reason for reason, is_here in pairs]
 
 
 def _with_sources(
