@@ -19,7 +19,8 @@ from slatewise.lab.attention import EVIDENCE, Results, as_json, audiences, fit_r
 from slatewise.lab.click_models import CLICK_MODELS
 from slatewise.lab.simulate import Audience, Session, simulate
 from slatewise.policies.calibrated import Calibrated
-from slatewise.recommender.explain import category_centers, lifts
+from slatewise.recommender.explain import lifts
+from slatewise.recommender.wishes import category_centers
 from tests.test_cli import slatewise
 
 WORLD = make_world(WorldSize(n_users=200, n_items=80), seed=3).dataset

@@ -129,6 +129,17 @@ def test_both_clients_have_the_same_methods() -> None:
     assert public(Client) == public(AsyncClient)
 
 
+@pytest.mark.process
+def test_a_wish_is_recorded_and_retracted(server: Server) -> None:
+    with Client(f"http://127.0.0.1:{server.port}") as client:
+        wish = client.wish("wisher", "Horror", "more")
+        assert wish.known
+        assert client.retract("wisher", wish.event_id).known
+        with pytest.raises(ServiceError, match="no such event"):
+            client.retract("wisher", "never sent")
+    assert kept(server, "wisher")["events"] == 2
+
+
 @pytest.mark.parametrize(
     "name", ["Slate", "SlateItem", "Preview", "Receipt", "EventReceipt", "MergeReceipt", "UnmetRule"]
 )
@@ -142,7 +153,7 @@ def test_answers_have_the_fields_of_the_service(name: str) -> None:
     [
         (calls.SlateOptions, SlateBody, {"user", "k", "preview"}),
         (calls.Reaction, FeedbackEvent, {"slate_id", "clicked"}),
-        (calls.EventOptions, EventBody, {"user", "item", "kind"}),
+        (calls.EventOptions, EventBody, {"user", "item", "kind", "category", "retracts"}),
         (calls.RerankOptions, RerankBody, {"scores"}),
     ],
 )

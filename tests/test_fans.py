@@ -17,7 +17,7 @@ from tests.support.naive import slate_distance
 from tests.test_cli import slatewise
 
 WORLD = make_world(WorldSize(n_users=200, n_items=240, n_categories=6), seed=3).dataset
-OURS, WITHOUT_CATEGORIES, POPULAR = fans.POLICIES
+OURS, WITHOUT_CATEGORIES, HIDDEN, POPULAR = fans.POLICIES
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,9 @@ def test_there_is_a_row_for_each_category_and_policy_largest_first(results: pl.D
     assert (document["dataset"], document["splits"]) == (WORLD.name, 2)
     sizes = [row["items"] for row in document["rows"]]
     assert sizes == sorted(sizes, reverse=True)
-    assert [row["policy"] for row in document["rows"]] == list(fans.POLICIES) * (len(document["rows"]) // 3)
+    assert [row["policy"] for row in document["rows"]] == list(fans.POLICIES) * (
+        len(document["rows"]) // len(fans.POLICIES)
+    )
     assert all(len(row["share"]) == len(row["diversity"]) == 10 for row in document["rows"])
 
 
@@ -79,10 +81,22 @@ def test_fans_of_films_are_recognized_with_categories_in_the_taste(
     assert all(seen[category, OURS] >= seen[category, POPULAR] for category, _ in seen)
 
 
+def test_fans_are_recognized_in_a_catalog_without_categories() -> None:
+    """By likes in common alone; popular, which does not learn, is the control."""
+    rows = fans.summary(fans.run(load("synthetic"), range(2)), load("synthetic"))
+    share = {
+        policy: np.mean([row["share"] for row in rows if row["policy"] == policy], axis=0) for policy in fans.POLICIES
+    }
+    later = {policy: shares[2:5].mean() / shares[0] for policy, shares in share.items()}
+    assert later[HIDDEN] > 1.6
+    assert later[POPULAR] < 1.2
+    assert fans.without_categories(WORLD).category_names == ()
+
+
 def test_the_report_has_the_table_and_the_figure(results: pl.DataFrame) -> None:
     [section] = fans.sections(results, WORLD)
     assert section.tables[0].columns[-1] == "slate 10"
-    assert [row[0] for row in section.tables[0].rows[-3:]] == ["mean of all"] * 3
+    assert [row[0] for row in section.tables[0].rows[-4:]] == ["mean of all"] * 4
     assert all(name in section.figures[0].description for name in fans.fans_of(WORLD).user_ids)
 
 
@@ -98,7 +112,7 @@ def test_data_without_large_categories_and_small_catalogs_are_refused() -> None:
 def test_the_command(tmp_path: Path) -> None:
     done = slatewise("reproduce", "fans", "--data", "synthetic", "--splits", "1", "--out", tmp_path, "--json")
     assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["rows"]) % 3 == 0
+    assert len(json.loads(done.stdout)["rows"]) % 4 == 0
     assert {"fans.csv", "figure-fans.svg", "report.html"} <= {path.name for path in tmp_path.iterdir()}
     done = slatewise("report", "fans", "--data", "synthetic", "--out", tmp_path)
     assert done.returncode == 2

@@ -11,21 +11,25 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from slatewise.evidence import Attention
-from slatewise.recommender import Boost, Pin, Recommender, Slate, SlateRules
-from slatewise.recommender.types import BOOSTED, EXPLORING, LEARNED, PINNED, POPULAR, RANKED, VARIETY
+from slatewise.recommender import Boost, Event, Pin, Recommender, Slate, SlateRules
+from slatewise.recommender.types import ASKED, BOOSTED, EXPLORING, LEARNED, PINNED, POPULAR, RANKED, VARIETY
 from tests.support.recommending import ids, make_catalog, served_policy
+from tests.support.wishes import direction
 
 CATALOG = make_catalog()
 LEARNING = ("dc2b-calibrated", "dc2b")
 NOT_LEARNING = ("popular", "random", "logrank", "mmr", "epsilon-greedy", "dpp-map")
-Shares = dict[int, float]
+Shares = dict[int | str, float]
+Seen = list[tuple[Slate, list[Any]]]
 
 
 class Twin:
     """The belief of the calibrated policy as sums over observations, and each like's part of it."""
 
-    def __init__(self, policy: Any, seen: list[tuple[Slate, list[Any]]]) -> None:
+    def __init__(self, policy: Any, seen: Seen, wishes: tuple[str, ...] = ()) -> None:
         self.policy = policy
+        lines = {name: direction(policy, name) for name in wishes}
+        self.wishes = {f"more {name}": line / np.linalg.norm(line) for name, line in lines.items()}
         self.seen = [(int(item.id) - 100, item.id in clicked) for slate, clicked in seen for item in slate.items]
 
     def pull(self, number: int, is_liked: bool) -> float:
@@ -37,6 +41,8 @@ class Twin:
         for number, _ in self.seen:
             vector = self.policy.vectors[number].astype(float)
             precision += np.outer(vector, vector) / self.policy.noise[number]
+        for unit in self.wishes.values():
+            precision += np.outer(unit, unit)
         return np.asarray(np.linalg.inv(precision))
 
     def share(self, item: int, number: int, is_liked: bool) -> float:
@@ -44,11 +50,23 @@ class Twin:
         chosen, met = self.policy.tastes_now[item].astype(float), self.policy.vectors[number].astype(float)
         return float(chosen @ self.covariance @ met) * self.pull(number, is_liked)
 
+    def wish_shares(self, item: int) -> Shares:
+        """What each wish adds: it was taken for two deviations, with the variance of people."""
+        chosen = self.policy.tastes_now[item].astype(float)
+        return {words: 2.0 * float(chosen @ self.covariance @ unit) for words, unit in self.wishes.items()}
+
     def learned(self, item: int) -> float:
-        return sum(self.share(item, number, is_liked) for number, is_liked in self.seen)
+        said = sum(self.share(item, number, is_liked) for number, is_liked in self.seen)
+        return said + sum(self.wish_shares(item).values())
 
     def shares(self, item: int) -> Shares:
-        return {n: self.share(item, n, True) for n, is_liked in self.seen if is_liked and n != item}
+        likes: Shares = {n + 100: self.share(item, n, True) for n, is_liked in self.seen if is_liked and n != item}
+        return {**likes, **self.wish_shares(item)}
+
+    def would_be_here(self, items: list[int], place: int) -> bool:
+        """Whether what most people like is enough to be on the slate."""
+        scores = [float(self.policy.current.mean[item]) + self.learned(item) for item in items]
+        return float(self.policy.current.mean[items[place]]) >= min(scores)
 
     def reason(self, items: list[int], place: int, is_popular: bool) -> str:
         learned = self.learned(items[place])
@@ -60,32 +78,38 @@ class Twin:
         return POPULAR if is_popular else RANKED
 
 
-def visit(recommender: Recommender, seed: int, rounds: int = 3) -> tuple[Twin, Slate]:
-    """Somebody who clicks at random; what they saw, and the slate after it."""
+def visit(recommender: Recommender, seed: int, rounds: int = 3, wishes: tuple[str, ...] = ()) -> tuple[Twin, Slate]:
+    """Somebody who clicks at random and asks for more of some categories; what they saw, and the slate after it."""
     draw = np.random.default_rng(seed)
-    seen: list[tuple[Slate, list[Any]]] = []
+    seen: Seen = []
     for _ in range(rounds):
         slate = recommender.recommend("ann", 6)
         clicked: list[Any] = [item for item in ids(slate) if draw.random() < 0.4]
         recommender.feedback(slate.slate_id, clicked)
         seen.append((slate, clicked))
+    recommender.record_events([Event("ann", name, "more") for name in wishes])
     after = recommender.recommend("ann", 6)
-    return Twin(served_policy(recommender).policy, seen), after
+    return Twin(served_policy(recommender).policy, seen, wishes), after
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_reasons_are_recomputed_from_the_belief(seed: int) -> None:
+@given(st.integers(0, 2**32 - 1), st.sampled_from([(), ("A",), ("A", "F")]))
+def test_reasons_are_recomputed_from_the_belief(seed: int, wishes: tuple[str, ...]) -> None:
     with Recommender(CATALOG, attention=Attention()) as recommender:
-        twin, slate = visit(recommender, seed)
+        twin, slate = visit(recommender, seed, wishes=wishes)
     threshold = np.quantile(CATALOG.log_odds, 0.9)
     items = [int(item) - 100 for item in ids(slate)]
     for place, item in enumerate(slate.items):
-        assert item.reason == twin.reason(items, place, bool(CATALOG.log_odds[items[place]] >= threshold))
+        is_popular = bool(CATALOG.log_odds[items[place]] >= threshold)
+        decided = twin.reason(items, place, is_popular)
+        if decided == LEARNED and item.because is None and is_popular and twin.would_be_here(items, place):
+            decided = POPULAR
+        assert item.reason == (ASKED if item.because in twin.wishes else decided)
         if item.because is None:
             continue
-        shares, source = twin.shares(items[place]), int(item.because) - 100
-        assert shares[source] > 0.0
-        assert shares[source] >= 0.5 * max(shares.values()) - 1e-9
+        assert decided == LEARNED
+        shares = twin.shares(items[place])
+        assert shares[item.because] > 0.0
+        assert shares[item.because] >= 0.5 * max(shares.values()) - 1e-9
         assert item.because != item.id
     cited = Counter(item.because for item in slate.items if item.because is not None)
     assert max(cited.values(), default=0) <= 2
@@ -98,8 +122,8 @@ def _nothing_left_to_cite(twin: Twin, slate: Slate, items: list[int], cited: Cou
         if item.reason == LEARNED and item.because is None:
             shares = twin.shares(items[place])
             largest = max(shares.values(), default=0.0)
-            enough = [number for number, share in shares.items() if share > 0.0 and share >= 0.5 * largest + 1e-9]
-            assert all(cited[number + 100] == 2 for number in enough)
+            enough = [source for source, share in shares.items() if share > 0.0 and share >= 0.5 * largest + 1e-9]
+            assert all(cited[source] == 2 for source in enough)
 
 
 def test_the_like_that_moved_an_item_most_need_not_be_the_most_similar_one() -> None:

@@ -66,7 +66,7 @@ def check(recommender: Recommender, users: tuple[str, ...] = ("ann", "session"))
 
 
 ACTS: tuple[str, ...] = ("slate", "click", "dislike", "grade", "seen", "retract", "close", "late", "replace", "expire")
-ACTS += ("event", "old event", "hide", "again", "merge", "restart", "rebuild", "forget")
+ACTS += ("event", "old event", "hide", "wish", "old wish", "undo", "again", "merge", "restart", "rebuild", "forget")
 KINDS = (("like", None), ("rating", -0.5), ("view", 0.7), ("dislike", None), ("owned", None), ("purchase", None))
 STEPS = st.lists(st.tuples(st.sampled_from(ACTS), st.sampled_from(["ann", "session"]), st.integers(0, 9)), max_size=30)
 RULES = (Attention(), SERVICE_DEFAULT, Attention("curve", 0.5, (1.0, 0.6, 0.3)))
@@ -95,8 +95,17 @@ class Person:
         elif act in ("event", "old event", "hide"):
             kind, value = ("hide", None) if act == "hide" else KINDS[number % len(KINDS)]
             at = self.clock.now - 2.0 * number if act == "old event" else None
-            self.events.append(Event(user, 100 + 11 * number, kind, value, at, f"e{next(self.count)}"))
-            self.recommender.record_event(self.events[-1])
+            self._send(Event(user, 100 + 11 * number, kind, value, at, f"e{next(self.count)}"))
+        elif act in ("wish", "old wish"):
+            at = self.clock.now - 2.0 * number if act == "old wish" else None
+            kind, category = ("more", "less")[number % 2], "ABCDEFGX"[number % 8]
+            self._send(Event(user, category, kind, None, at, f"w{next(self.count)}"))
+        elif act == "undo":
+            mine = [event for event in self.events if event.user == user and event.kind != "retract"]
+            if mine:
+                self._send(
+                    Event(user, str(mine[number % len(mine)].event_id), "retract", event_id=f"u{next(self.count)}")
+                )
         elif act == "again":
             self._send_again()
         elif act == "merge":
@@ -112,6 +121,10 @@ class Person:
             self.slates[user], self.said, self.events = [], [], []
         else:
             self._react(act, slates, number)
+
+    def _send(self, event: Event) -> None:
+        self.events.append(event)
+        self.recommender.record_event(event)
 
     def _react(self, act: str, slates: list[Slate], number: int) -> None:
         slate = slates[number % len(slates)] if act == "late" else slates[-1]

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from playwright.sync_api import sync_playwright
 
+import slatewise
 from slatewise.data.tables import DataError
 from slatewise.lab import metrics
 from slatewise.report import (
@@ -37,7 +38,7 @@ from slatewise.report import (
 from slatewise.report.comparison_figure import comparison_figures
 from slatewise.report.document import COUNT, csv_text
 from slatewise.report.figures import Point, figure_alpha, figure_size, scatter_precision_diversity
-from slatewise.report.html import page
+from slatewise.report.html import STYLE, page
 from slatewise.report.plotting import INK
 from tests.conftest import missing
 
@@ -325,6 +326,7 @@ LOOK = """() => {
     return {
         overflow: document.documentElement.scrollWidth - innerWidth,
         paper: colour(document.body, 'background-color'),
+        card: colour(document.querySelector('section'), 'background-color'),
         inks: words.map(e => colour(e, e.ownerSVGElement ? 'fill' : 'color')),
         lines: [...document.querySelectorAll('svg path')].map(e => colour(e, 'stroke')).filter(c => c !== 'none'),
         sizes: words.filter(e => e.ownerSVGElement).map(
@@ -375,8 +377,9 @@ def test_a_reader_sees_everything(browser: "Browser", made: Report, tmp_path: Pa
     assert seen["overflow"] <= 0
     assert (luminance(seen["paper"]) < 0.05) == (theme == "dark")
     assert len(seen["inks"]) > 100
-    assert min(contrast(ink, seen["paper"]) for ink in seen["inks"]) >= 4.5
-    assert min(contrast(line, seen["paper"]) for line in seen["lines"]) >= 3
+    for ground in (seen["paper"], seen["card"]):
+        assert min(contrast(ink, ground) for ink in seen["inks"]) >= 4.5
+        assert min(contrast(line, ground) for line in seen["lines"]) >= 3
     assert min(seen["sizes"]) >= (7.5 if width == 320 else 12)
 
 
@@ -389,6 +392,22 @@ def test_what_a_reader_could_not_see_is_found(browser: "Browser", made: Report, 
     seen = look(browser, path, "dark", 1280)
     assert seen["overflow"] > 0
     assert min(contrast(ink, seen["paper"]) for ink in seen["inks"]) < 4.5
+
+
+COLOR = re.compile(r"(--[\w-]+): (light-dark\(#\w{6}, #\w{6}\))")
+
+
+def test_colors_and_type_are_those_of_the_page() -> None:
+    """What both have is the same, and the report has what matters."""
+    page = (Path(slatewise.__file__).parent / "service" / "page" / "style.css").read_text(encoding="utf-8")
+    ours, theirs = dict(COLOR.findall(STYLE)), dict(COLOR.findall(page))
+    assert {name: ours[name] for name in ours.keys() & theirs.keys()} == {
+        name: theirs[name] for name in ours.keys() & theirs.keys()
+    }
+    assert {"--paper", "--card", "--ink", "--muted", "--rule", "--accent"} <= ours.keys() & theirs.keys()
+    font = re.search(r"font: 16px/1.5 [^;]+;", page)
+    assert font is not None
+    assert font.group() in STYLE
 
 
 def test_versions_and_machine_say_what_results_depend_on() -> None:

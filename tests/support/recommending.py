@@ -18,8 +18,11 @@ from slatewise.recommender.served_catalog import ServedPolicy
 from slatewise.store import Store
 from slatewise.store.protocol import BeliefRecord, Transaction
 from slatewise.store.records import CLOSED, OPEN, EventRecord, FeedbackRecord, ItemId, SlateRecord
+from tests.support.wishes import with_wish
 
 Job = Callable[[Any], Any]
+Entry = tuple[float, Evidence | EventRecord, bool]
+"""Something that teaches: when, what, and whether it is an event; a wish for more or less of a category is itself."""
 
 
 class Clock:
@@ -95,8 +98,10 @@ def folded(recommender: Recommender, user: str, policy: ServedPolicy, before: fl
     slates, feedback, events = recommender.store.read(
         lambda t: (t.slates_of(user), t.feedback_of(user), t.events_of(user))
     )
-    entries: list[tuple[float, Evidence, bool]] = []
-    ordered = sorted(events, key=lambda event: (event.position, event.at, event.event_id))
+    entries: list[Entry] = []
+    undone = [event.item for event in events if event.kind == "retract"]
+    standing = [event for event in events if event.kind != "retract" and event.event_id not in undone]
+    ordered = sorted(standing, key=lambda event: (event.position, event.at, event.event_id))
     waiting = [event for event in ordered if event.position < before]
     first_open = next((slate.number for slate in slates if slate.status == OPEN), len(slates))
     for slate in slates[: int(min(before, first_open))]:
@@ -110,18 +115,23 @@ def folded(recommender: Recommender, user: str, policy: ServedPolicy, before: fl
     return fold(policy, entries)
 
 
-def event_entries(
-    recommender: Recommender, policy: ServedPolicy, events: list[EventRecord]
-) -> list[tuple[float, Evidence, bool]]:
-    """What the events between two slates teach."""
-    entries = [(event.at, event_evidence(recommender, policy, event), True) for event in events]
-    if policy.policy.additive or not entries:
-        return entries
+def event_entries(recommender: Recommender, policy: ServedPolicy, events: list[EventRecord]) -> list[Entry]:
+    """What the events between two slates teach, wishes first."""
+    about = [event for event in events if event.kind in ("more", "less")]
+    wishes: list[Entry] = [
+        (event.at, event, True) for event in about if event.item in recommender.catalog.category_names
+    ]
+    others = [event for event in events if event not in about]
+    entries = [(event.at, event_evidence(recommender, policy, event), True) for event in others]
+    return wishes + (list[Entry](entries) if policy.policy.additive or not entries else _together(entries))
+
+
+def _together(entries: list[tuple[float, Evidence, bool]]) -> list[Entry]:
     arrays = [[getattr(one, name) for _, one, _ in entries] for name in ("items", "value", "weight", "examined")]
     return [(max(at for at, _, _ in entries), Evidence(*(np.hstack(parts) for parts in arrays)), True)]
 
 
-def fold(policy: ServedPolicy, entries: list[tuple[float, Evidence, bool]]) -> State:
+def fold(policy: ServedPolicy, entries: list[Entry]) -> State:
     """Update with one piece of evidence after the other; its weight halves with every half-life before the last.
 
     Events are no rounds: they change only what is additive, if anything is.
@@ -129,6 +139,10 @@ def fold(policy: ServedPolicy, entries: list[tuple[float, Evidence, bool]]) -> S
     state, last = policy.start, max((at for at, _, _ in entries), default=0.0)
     for at, evidence, is_event in entries:
         factor = 0.5 ** ((last - at) / 86_400.0 / policy.rules.half_life)
+        if isinstance(evidence, EventRecord):
+            lift = 2.0 if evidence.kind == "more" else -2.0
+            state = with_wish(policy.policy, state, str(evidence.item), lift, factor)
+            continue
         after = policy.policy.update(state, replace(evidence, weight=evidence.weight * factor))
         kept = [name for name in state if is_event and policy.policy.additive and name not in policy.policy.additive]
         state = {**after, **{name: state[name] for name in kept}}

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from slatewise.data.tables import DataError, identifiers, numbers, read_table, require_columns
-from slatewise.recommender.event_kinds import EVENT_KINDS
+from slatewise.recommender.event_kinds import EVENT_KINDS, ITEM_KINDS
 from slatewise.recommender.events import Event
 from slatewise.recommender.recommend import MAX_ID_LENGTH
 
@@ -68,7 +68,7 @@ def _kinds_and_values(frame: pl.DataFrame, label: str, meaning: Meaning) -> tupl
         low, high = meaning.ratings
         scaled = (2.0 * (values - low) / (high - low) - 1.0).rename(values.name)
         values = scaled.zip_with(kinds == RATING, values)
-    _refuse_first(~kinds.is_in(list(EVENT_KINDS)), kinds, label, f"choose one of {', '.join(EVENT_KINDS)}")
+    _refuse_first(~kinds.is_in(ITEM_KINDS), kinds, label, f"choose one of {', '.join(ITEM_KINDS)}")
     for name in kinds.unique().to_list():
         _check_values(values, kinds == name, name, label)
     return kinds, values

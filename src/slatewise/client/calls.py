@@ -103,6 +103,18 @@ def event(user: str, item: ItemId, kind: str, options: EventOptions) -> Call[ans
     return Call("POST", "/v1/events", answers.read_event_receipt, body)
 
 
+def wish(user: str, category: str, kind: str, options: EventOptions) -> Call[answers.EventReceipt]:
+    """Say that somebody wants more or less of a category."""
+    body = {"user": user, "category": category, "kind": kind, "event_id": _new_id(), **_plain(options)}
+    return Call("POST", "/v1/events", answers.read_event_receipt, body)
+
+
+def retract(user: str, event_id: str) -> Call[answers.EventReceipt]:
+    """Take an event back."""
+    body = {"user": user, "retracts": event_id, "kind": "retract", "event_id": _new_id()}
+    return Call("POST", "/v1/events", answers.read_event_receipt, body)
+
+
 def events(several: Iterable[Mapping[str, Any]]) -> Call[answers.BatchResult]:
     """Send up to 100 events together."""
     body = {"events": [{"event_id": _new_id(), **_plain(one)} for one in several]}

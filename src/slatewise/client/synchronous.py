@@ -127,6 +127,14 @@ class Client:
         """Record what somebody did with an item anywhere: `like`, `purchase`, `rating`, `view`, `hide` or `owned`."""
         return self._send(calls.event(user, item, kind, options))
 
+    def wish(self, user: str, category: str, kind: str, **options: Unpack[EventOptions]) -> EventReceipt:
+        """Record that somebody wants `more` or `less` of a category."""
+        return self._send(calls.wish(user, category, kind, options))
+
+    def retract(self, user: str, event_id: str) -> EventReceipt:
+        """Take an event back, as if it had never been sent; its id is in its receipt."""
+        return self._send(calls.retract(user, event_id))
+
     def events(self, several: Iterable[Mapping[str, Any]]) -> BatchResult:
         """Record up to 100 events, each a mapping of user, item, kind and perhaps value, at, event_id."""
         return self._send(calls.events(several))

@@ -27,8 +27,11 @@ LEAST_ITEMS = 20
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "dc2b-calibrated": ("dc2b-calibrated", {}),
     "dc2b-calibrated, category_weight 0": ("dc2b-calibrated", {"category_weight": 0.0}),
+    "dc2b-calibrated, categories hidden": ("dc2b-calibrated", {}),
     "popular": ("popular", {}),
 }
+HIDDEN = "categories hidden"
+"""A policy with this in its label has a catalog without categories: fans have to be recognized by likes in common."""
 
 
 def fans_of(dataset: Dataset) -> Dataset:
@@ -39,6 +42,11 @@ def fans_of(dataset: Dataset) -> Dataset:
     users, items = np.nonzero(dataset.categories[:, kept].T)
     names = np.array([dataset.category_names[number] for number in kept], dtype=object)
     return replace(dataset, user_ids=names, users=users.astype(np.int32), items=items.astype(np.int32))
+
+
+def without_categories(dataset: Dataset) -> Dataset:
+    """Return the same data as it would be if nobody had sorted the items."""
+    return replace(dataset, categories=np.zeros((dataset.n_items, 0), dtype=np.bool_), category_names=())
 
 
 def run(dataset: Dataset, splits: range, workers: int = 1, on_split: Callable[[], None] | None = None) -> pl.DataFrame:
@@ -59,11 +67,13 @@ def run(dataset: Dataset, splits: range, workers: int = 1, on_split: Callable[[]
 def run_split(dataset: Dataset, seed: int) -> pl.DataFrame:
     """Serve the fans by every policy, with a catalog of the training users of one split."""
     training, _ = dataset.split(TEST_SHARE, seed)
-    catalog = Catalog.train(training, BprSettings(epochs=1, seed=seed))
+    catalog, uncategorized = (
+        Catalog.train(one, BprSettings(epochs=1, seed=seed)) for one in (training, without_categories(training))
+    )
     fans = fans_of(dataset)
     parts = []
     for label, (name, options) in POLICIES.items():
-        served = serve(make_policy(name, catalog, **options), fans, seed)
+        served = serve(make_policy(name, uncategorized if HIDDEN in label else catalog, **options), fans, seed)
         parts.append(served.with_columns(policy=pl.lit(label), split=pl.lit(seed)))
     return pl.concat(parts)
 

@@ -1,5 +1,9 @@
 """Kinds of events from anywhere: what each of them says about a person's taste, and whether the item is offered again.
 
+Most are about an item. Two are about a category (`slatewise.recommender.wishes`): `more` of it, taken as 1, and `less`,
+taken as 0, with weight 1. One is about an earlier event of the same user: `retract` takes it back, as if it had never
+been sent.
+
 | kind | value sent | taken as | weight | offered again |
 |---|---|---|---|---|
 | like | – | 1 | 1 | when nothing else is left |
@@ -13,9 +17,15 @@
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+
+from slatewise.store.records import EventRecord
+
+ITEM, CATEGORY, EVENT = "item", "category", "event"
+"""What an event can be about."""
+RETRACT = "retract"
 
 
 @dataclass(frozen=True)
@@ -25,7 +35,7 @@ class EventKind:
     value: how much the item is liked, 0 to 1, None if the event says so itself; weight: how much that counts, times
     the event's value if `is_weighted`; lowest and highest: what the event's own value may be, None if it has none.
     For `repeat_after` seconds after the event the item is not offered: 0 not at all, infinite for good. `is_final`
-    means not even when nothing else is left.
+    means not even when nothing else is left. `about` is what the event names.
     """
 
     value: float | None = 1.0
@@ -35,6 +45,7 @@ class EventKind:
     is_weighted: bool = False
     repeat_after: float = math.inf
     is_final: bool = False
+    about: str = ITEM
 
     def __post_init__(self) -> None:
         if self.value is not None and not 0.0 <= self.value <= 1.0:
@@ -67,9 +78,20 @@ EVENT_KINDS: Mapping[str, EventKind] = MappingProxyType(
         "dislike": EventKind(value=0.0),
         "hide": EventKind(value=0.0, is_final=True),
         "owned": EventKind(is_final=True),
+        "more": EventKind(repeat_after=0.0, about=CATEGORY),
+        "less": EventKind(value=0.0, repeat_after=0.0, about=CATEGORY),
+        RETRACT: EventKind(weight=0.0, repeat_after=0.0, about=EVENT),
     }
 )
 """The kinds that events can have."""
+ITEM_KINDS = tuple(name for name, kind in EVENT_KINDS.items() if kind.about == ITEM)
+
+
+def standing(events: Iterable[EventRecord]) -> list[EventRecord]:
+    """Return the events of a user that were not taken back, without those that take back; nothing else may be read."""
+    every = list(events)
+    retracted = {event.item for event in every if event.kind == RETRACT}
+    return [event for event in every if event.kind != RETRACT and event.event_id not in retracted]
 
 
 def event_kinds(changes: Mapping[str, Mapping[str, float]]) -> dict[str, EventKind]:

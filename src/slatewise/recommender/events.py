@@ -1,6 +1,7 @@
 """Events from anywhere in one transaction: something a user did with an item that is not feedback on a slate.
 
-Like feedback, an event only extends the log. It belongs to the time at which it happened, however late it arrives.
+Like feedback, an event only extends the log. It belongs to the time at which it happened, however late it arrives. An
+event that takes another one back discards the saved belief, which is then learned again from the log.
 """
 
 import hashlib
@@ -9,9 +10,10 @@ import math
 import secrets
 from dataclasses import dataclass, replace
 
+from slatewise.recommender.event_kinds import CATEGORY, EVENT, ITEM, RETRACT
 from slatewise.recommender.loading import with_numbers
 from slatewise.recommender.recommend import Serving, check_id, new_version, plain_id
-from slatewise.recommender.types import ConflictError, EventReceipt, RequestError
+from slatewise.recommender.types import ConflictError, EventReceipt, RequestError, UnknownEventError
 from slatewise.store.protocol import Transaction
 from slatewise.store.records import EventRecord, ItemId, UserRecord
 
@@ -20,13 +22,16 @@ from slatewise.store.records import EventRecord, ItemId, UserRecord
 class Event:
     """What a user did with an item; it is checked when it is created, and against the table of kinds when recorded.
 
-    kind: one of `EVENT_KINDS`; value: for kinds that have one; at: when it happened, in seconds since 1970, now if it
-    is not given. The same `event_id` with the same content counts once; without one, an id is made from the content.
+    kind: one of `EVENT_KINDS`; item: for `more` and `less` the name of a category, for `retract` the id of an event;
+    value: for kinds that have one; at: when it happened, in seconds since 1970, now if it is not given. The same
+    `event_id` with the same content counts once; without one, an id is made from the content.
 
     Examples
     --------
     >>> Event("ann", "tea", "rating", -0.5).kind
     'rating'
+    >>> wish = Event("ann", "Sci-Fi", "more", event_id="wish-1")
+    >>> undo = Event("ann", "wish-1", "retract")
     """
 
     user: str
@@ -68,6 +73,9 @@ def record_event(serving: Serving, transaction: Transaction, event: Event) -> Ev
         if event.event_id is not None:
             raise ConflictError("this event_id was used before with different content; resend an event unchanged")
         record = replace(record, event_id=f"{event_id}-{secrets.token_hex(4)}")
+    if record.kind == RETRACT:
+        _check_retracted(transaction, record)
+        transaction.discard_belief(event.user)
     transaction.add_event(record)
     version = new_version()
     transaction.save_user(replace(user, version=version, updated_at=now))
@@ -81,9 +89,20 @@ def check_kind(serving: Serving, event: Event) -> None:
     if event.kind not in kinds:
         raise RequestError(f"there is no such kind of event; choose one of {', '.join(kinds)}")
     kind = kinds[event.kind]
+    if kind.about != ITEM and not isinstance(event.item, str):
+        raise RequestError(f"an event of the kind {event.kind} names a {kind.about} as text")
     if not kind.accepts(event.value):
         wanted = "no value" if kind.lowest is None else f"a value from {kind.lowest:g} to {kind.highest:g}"
         raise RequestError(f"an event of the kind {event.kind} has {wanted}")
+
+
+def _check_retracted(transaction: Transaction, record: EventRecord) -> None:
+    """Refuse to take back what was never sent, and what itself takes something back."""
+    earlier = transaction.event(record.user, str(record.item))
+    if earlier is None:
+        raise UnknownEventError("there is no such event of this user to retract")
+    if earlier.kind == RETRACT:
+        raise RequestError("a retraction cannot be retracted; send the event again")
 
 
 def _is_same(event: Event, record: EventRecord, earlier: EventRecord) -> bool:
@@ -93,20 +112,29 @@ def _is_same(event: Event, record: EventRecord, earlier: EventRecord) -> bool:
 
 
 def _is_latest(transaction: Transaction, earlier: EventRecord) -> bool:
-    """Return whether nothing else was said about the item since; like, dislike, like are three events."""
+    """Return whether nothing else was said about the item since; like, dislike, like are three events.
+
+    So are like, a retraction of it, like.
+    """
     events = transaction.events_of(earlier.user, (earlier.received_at, earlier.event_id))
+    if any(event.kind == RETRACT and event.item == earlier.event_id for event in events):
+        return False
     later = [event for event in events if event.item == earlier.item]
     return not later or later[-1].has_same_content(earlier)
 
 
 def _is_known(serving: Serving, event: Event) -> bool:
-    return bool(serving.served.numbers([event.item])[0] >= 0)
+    """Return whether the catalog has the item or the category; an event that is taken back is always known."""
+    about = serving.served.rules.kinds[event.kind].about
+    if about == CATEGORY:
+        return event.item in serving.served.catalog.trained.category_names
+    return about == EVENT or bool(serving.served.numbers([event.item])[0] >= 0)
 
 
 def _update_cache(serving: Serving, user: UserRecord, version: str, event: EventRecord) -> None:
-    """Bring a cached profile up to date; one that has learned later slates is loaded again."""
-    profile = serving.profiles.get(user.user)
-    if profile is None or profile.version != user.version or event.position < profile.covers:
+    """Bring a cached profile up to date; one that has learned later slates, or what is taken back, is loaded again."""
+    profile, is_undone = serving.profiles.get(user.user), event.kind == RETRACT
+    if profile is None or profile.version != user.version or event.position < profile.covers or is_undone:
         serving.profiles.drop(user.user)
     else:
         events = (*profile.events, *with_numbers(serving.served, [event]))

@@ -13,13 +13,13 @@ from slatewise.recommender.learning import LoggedSlate, states_after
 from slatewise.recommender.profile import UserProfile, learn_everything
 from slatewise.recommender.served_catalog import ServedCatalog
 from slatewise.recommender.types import CategoryView, Round, UserView
+from slatewise.recommender.wishes import SMALLEST_SPREAD, category_centers
 
 Floats = NDArray[np.float64]
 Point = tuple[float | None, float | None]
 
 MAX_ROUNDS = 100
 MAX_LIKED = 20
-SMALLEST_SPREAD = 1e-24
 
 
 def user_view(served: ServedCatalog, profile: UserProfile, user: str, recent: Sequence[LoggedSlate]) -> UserView:
@@ -43,18 +43,6 @@ def user_view(served: ServedCatalog, profile: UserProfile, user: str, recent: Se
         landmarks=_landmarks(served.catalog, centers, plane),
         liked=tuple(served.label(number)[:2] for number in reversed(profile.liked()[-MAX_LIKED:])),
     )
-
-
-def category_centers(catalog: Catalog, vectors: NDArray[np.float32]) -> Floats:
-    """Return the mean vector of each category (n_categories, dim), less that of all items.
-
-    Items count by how many users like them. A belief along such a vector says what somebody likes more than they like
-    other things, so it does not matter how much they like in all.
-    """
-    rates, tastes = 1.0 / (1.0 + np.exp(-catalog.log_odds)), vectors.astype(np.float64)
-    weights = catalog.categories * rates[:, None]
-    totals = np.maximum(weights.sum(axis=0), 1e-12)
-    return np.asarray(weights.T @ tastes / totals[:, None] - rates @ tastes / rates.sum())
 
 
 def lifts(before: belief.Beliefs, now: belief.Beliefs, centers: Floats) -> tuple[Floats, Floats]:

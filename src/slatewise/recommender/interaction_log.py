@@ -6,6 +6,7 @@ count as seen, and events from elsewhere of known kinds.
 
 from collections.abc import Callable
 
+from slatewise.recommender.event_kinds import ITEM, standing
 from slatewise.recommender.fitting import reactions_of
 from slatewise.recommender.learning import LoggedSlate
 from slatewise.recommender.loading import LogTail
@@ -31,7 +32,8 @@ def read_interaction_log(
 def _add_person(builder: LogBuilder, rules: LearningRules, log: LogTail) -> None:
     """Add the steps of a person in the order of learning: events with position n before slate n."""
     told = [one for one in log.numbered_slates(builder.number) if one.record.status == CLOSED and one.tally.n_events]
-    events = sorted(log.events, key=lambda event: (event.position, event.at, event.event_id))
+    about_items = [event for event in standing(log.events) if rules.about(event.kind) == ITEM]
+    events = sorted(about_items, key=lambda event: (event.position, event.at, event.event_id))
     done = 0
     evidence = rules.attention.evidence(reactions_of(told)) if told else None
     for row, slate in enumerate(told):

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from slatewise.evidence import Evidence, Reactions
 from slatewise.policies import State
+from slatewise.recommender.event_kinds import CATEGORY, ITEM
 from slatewise.recommender.items import hashes_of
 from slatewise.recommender.rules import SECONDS_PER_DAY
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
+from slatewise.recommender.wishes import NO_WISHES, logged_wishes
 from slatewise.store.records import CLOSED, WITHDRAWN, EventRecord, FeedbackRecord, ItemId, SlateRecord
 
 Floats = NDArray[np.float64]
@@ -193,7 +195,7 @@ class SlateChange:
 
 @dataclass(frozen=True, eq=False)
 class LoggedEvent:
-    """An event from elsewhere with its item number, −1 while the catalog does not have the item."""
+    """An event from elsewhere with its item number, −1 if it is not about an item that the catalog has."""
 
     record: EventRecord
     number: int
@@ -239,7 +241,7 @@ class Learned:
     likes: rows of when (twice the position of an event, or twice the number of a slate plus 1), item number, value,
     weight and probability of examination as in `Evidence`, and the time, of at most MAX_LIKES recent likes;
     counts (2, n_categories + 1): items shown and liked by category, and in the last column slates and likes; untrained:
-    hashes of the items met, ascending, that the catalog was not trained on.
+    hashes of the items met, ascending, that the catalog was not trained on; wishes: the latest, as `wishes` has them.
     """
 
     covers: int
@@ -250,6 +252,7 @@ class Learned:
     never: Integers
     likes: Floats
     untrained: Integers
+    wishes: Floats = field(default_factory=lambda: NO_WISHES)
 
     @classmethod
     def nothing(cls, served: ServedCatalog, policy: ServedPolicy) -> "Learned":
@@ -294,7 +297,7 @@ def learn(
             known = _added(policy, known, evidence, slate.record.created_at)
         start = end
     state, at = _with_events(policy, known, ordered[start:])
-    kept = (learned.shown, learned.never, learned.likes, learned.untrained)
+    kept = (learned.shown, learned.never, learned.likes, learned.untrained, learned.wishes)
     noted = Learned(covers, state, learned.counts, at, *kept)
     noted = _note_slates(noted, policy, slates, taught) if slates else noted
     return _note_events(noted, policy, events) if events else noted
@@ -363,6 +366,7 @@ def _with_events(
     policy: ServedPolicy, known: tuple[State, float], events: Sequence[LoggedEvent]
 ) -> tuple[State, float]:
     """Learn events all at once; they are no rounds of slates, so only what is additive in a state takes them in."""
+    known = _with_wishes(policy, known, _wishes(policy, events))
     useful = [event for event in events if event.number >= 0 and event.record.kind in policy.rules.kinds]
     if not useful:
         return known
@@ -374,6 +378,29 @@ def _with_events(
     state, at = _added(policy, known, Evidence(items, value, weight[None], np.ones(items.shape)), latest)
     additive = policy.policy.additive
     return ({name: state[name] if name in additive else known[0][name] for name in state} if additive else state), at
+
+
+def _with_wishes(policy: ServedPolicy, known: tuple[State, float], wishes: Floats) -> tuple[State, float]:
+    """Learn what was said about categories."""
+    if policy.directions is None or not len(wishes):
+        return known
+    state, at = known
+    latest = max(at, float(wishes[:, 3].max()))
+    return policy.directions.add(_aged(policy, state, latest - at), faded_wishes(policy, wishes, latest)), latest
+
+
+def faded_wishes(policy: ServedPolicy, wishes: Floats, now: float) -> Floats:
+    """Return wishes with weights as they are at a time."""
+    if math.isinf(policy.rules.half_life) or not len(wishes):
+        return wishes
+    faded = wishes.copy()
+    faded[:, 2] *= _fading(policy, now - wishes[:, 3])
+    return faded
+
+
+def _wishes(policy: ServedPolicy, events: Iterable[LoggedEvent]) -> Floats:
+    said = [event.record for event in events if policy.rules.about(event.record.kind) == CATEGORY]
+    return logged_wishes(policy.directions, policy.rules.kinds, said) if said else NO_WISHES
 
 
 def _added(policy: ServedPolicy, known: tuple[State, float], evidence: Evidence, since: float) -> tuple[State, float]:
@@ -420,6 +447,9 @@ def _with_untrained(learned: Learned, policy: ServedPolicy, items: Sequence[Item
 
 def _note_events(learned: Learned, policy: ServedPolicy, events: Sequence[LoggedEvent]) -> Learned:
     rules = policy.rules
+    wishes = np.concatenate([learned.wishes, _wishes(policy, events)])
+    learned = replace(learned, wishes=wishes[np.lexsort(wishes.T)][-MAX_CITABLE:])
+    events = [event for event in events if rules.about(event.record.kind) == ITEM]
     useful = [event for event in events if event.number >= 0 and event.record.kind in rules.kinds]
     kinds = [rules.kinds[event.record.kind] for event in useful]
     never = [event.number for event, kind in zip(useful, kinds, strict=True) if kind.is_final]

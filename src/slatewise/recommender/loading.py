@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slatewise.randomness import user_keys
+from slatewise.recommender.event_kinds import ITEM, standing
 from slatewise.recommender.learning import (
     Learned,
     LoggedEvent,
@@ -59,8 +60,8 @@ class LogTail:
         return tuple(map(LoggedSlate, shown, np.split(every, ends[:-1]), tallies)) if shown else ()
 
     def logged_events(self, served: ServedCatalog, first: int = 0) -> tuple[LoggedEvent, ...]:
-        """Return the events from a position on."""
-        return with_numbers(served, [event for event in self.events if event.position >= first])
+        """Return the events from a position on that were not taken back."""
+        return with_numbers(served, [event for event in standing(self.events) if event.position >= first])
 
 
 class ShortTurns:
@@ -119,9 +120,12 @@ def profile_of(
 
 
 def with_numbers(served: ServedCatalog, events: Sequence[EventRecord]) -> tuple[LoggedEvent, ...]:
-    """Return events with the numbers of their items."""
+    """Return events with the numbers of their items; one that is about something else has none."""
     numbers = served.numbers([event.item for event in events]).tolist()
-    return tuple(LoggedEvent(event, number) for event, number in zip(events, numbers, strict=True))
+    return tuple(
+        LoggedEvent(event, number if served.rules.about(event.kind) == ITEM else -1)
+        for event, number in zip(events, numbers, strict=True)
+    )
 
 
 def _corrected(
@@ -129,7 +133,8 @@ def _corrected(
 ) -> Learned | None:
     """Return what was learned with late feedback and events worked in; None if all has to be learned again."""
     learned, known = saved.learned, {slate.slate_id for slate in tail.slates}
-    late = [event for event in tail.events if event.position < learned.covers and event.received_at > saved.saved_at]
+    arrived = [event for event in standing(tail.events) if event.received_at > saved.saved_at]
+    late = [event for event in arrived if event.position < learned.covers]
     slate_ids = {event.slate_id for event in tail.feedback if event.received_at > saved.saved_at} - known
     if len(slate_ids) > MAX_CORRECTIONS or (late and not policy.policy.additive):
         return None

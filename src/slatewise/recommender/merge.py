@@ -4,10 +4,11 @@ import hashlib
 from dataclasses import replace
 from typing import TypeVar
 
+from slatewise.recommender.event_kinds import RETRACT
 from slatewise.recommender.recommend import Serving, check_id, new_version
 from slatewise.recommender.types import MergeReceipt, RequestError
 from slatewise.store.protocol import Transaction
-from slatewise.store.records import EventRecord, FeedbackRecord, UserRecord
+from slatewise.store.records import EventRecord, FeedbackRecord, ItemId, UserRecord
 
 Entry = TypeVar("Entry", FeedbackRecord, EventRecord)
 
@@ -60,12 +61,15 @@ def _move(transaction: Transaction, account: UserRecord, moved: UserRecord) -> M
         transaction.add_slate(renumbered, choices.get(slate.number))
     for event in feedback:
         transaction.add_feedback(_with_new_id(replace(event, user=user), session, known))
-    n_events = 0
+    n_events, renamed = 0, dict[ItemId, str]()
     for one in events:
-        placed = replace(one, user=user, position=base + one.position)
+        subject = renamed.get(one.item, one.item) if one.kind == RETRACT else one.item
+        placed = replace(one, user=user, item=subject, position=base + one.position)
         earlier = known_events.get(one.event_id)
         if earlier is None or not earlier.has_same_content(placed) or earlier.at != placed.at:
-            transaction.add_event(_with_new_id(placed, session, known_events))
+            added = _with_new_id(placed, session, known_events)
+            transaction.add_event(added)
+            renamed[one.event_id] = added.event_id
             n_events += 1
     return MergeReceipt(user, session, len(slates), len(feedback), n_events)
 

@@ -129,6 +129,7 @@ class UserProfile:
             "never": learned.never,
             "likes": learned.likes,
             "untrained": learned.untrained,
+            "wishes": learned.wishes,
             "items": np.array([self.policy.untrained.version]),
         }
         named = {LEARNED + name: array for name, array in kept.items()}
@@ -162,7 +163,7 @@ class SavedBelief:
             kept = {name.removeprefix(LEARNED): arrays[name] for name in arrays if name.startswith(LEARNED)}
             at, saved_at, since = kept["times"].tolist()
             shown = Shown(kept["shown"], kept["shown at"], kept["shown until"])
-            known = (at, shown, kept["never"], kept["likes"], kept["untrained"])
+            known = (at, shown, kept["never"], kept["likes"], kept["untrained"], kept["wishes"])
             items = int(kept["items"][0])
             if kept["likes"].shape[1:] != (LIKE_COLUMNS,):  # an earlier version kept less
                 return None

@@ -5,6 +5,9 @@ The score of an item before variety is the sum of three terms (`contributions.Te
 - `learned`, if what is known about the user makes at least a tenth of the score, and no less than exploration does. It
   cites the like with the largest share in that term, among the latest likes that are kept at hand: each like at most
   twice a slate, and never one that has less than half of the largest share;
+  Where no like is left to cite, a popular item is `popular` if it would be on the slate without that term too: if the
+  rest of its score is not below the lowest score on the slate;
+- `asked`, if the largest share in that term is not that of a like but of something that the user asked for (`wishes`);
 - `exploring`, if the draw does;
 - `variety`, if an item further down has a higher score: it was put behind this one for being like the others; where
   places are drawn at random (`explore_slates`), `exploring`, since the draw may have done it;
@@ -14,7 +17,7 @@ The score of an item before variety is the sum of three terms (`contributions.Te
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +28,10 @@ from slatewise.evidence import Evidence
 from slatewise.policies import Policy, Slates, State
 from slatewise.policies.baselines import EpsilonGreedy, Random
 from slatewise.randomness import Streams
-from slatewise.recommender.contributions import BELIEF_LAYOUTS, Terms, like_shares
+from slatewise.recommender.contributions import BELIEF_LAYOUTS, BeliefLayout, Terms, like_shares
 from slatewise.recommender.served_catalog import Integers, ServedCatalog
 from slatewise.recommender.types import (
+    ASKED,
     BOOSTED,
     EXPLORING,
     LEARNED,
@@ -37,7 +41,9 @@ from slatewise.recommender.types import (
     VARIETY,
     SlateItem,
 )
+from slatewise.recommender.wishes import NO_WISHES, Directions, wish_words
 from slatewise.slates import similarity
+from slatewise.store.records import ItemId
 
 Floats = NDArray[np.float64]
 
@@ -52,13 +58,13 @@ LEAST_OF_LARGEST = 0.5
 ROUNDING = 1e-9
 RANDOM_POLICIES = (Random, EpsilonGreedy)
 
-Reason = tuple[str, int | None]
-"""What decided, and the number of the liked item that is cited."""
+Reason = tuple[str, int | str | None]
+"""What decided, and what is cited: the number of a liked item, or what was asked for in words."""
 
 
 @dataclass(frozen=True, eq=False)
 class Choosing:
-    """How a slate was chosen for one user: policy, state and random numbers, the likes at hand (1, n), and rules.
+    """How a slate was chosen for one user: policy, state and random numbers, the likes (1, n) and wishes, and rules.
 
     pinned and boosted are the numbers of the items that a rule of the shop put there or raised.
     """
@@ -67,6 +73,8 @@ class Choosing:
     state: State
     random: Streams
     likes: Evidence
+    wishes: Floats = field(default_factory=lambda: NO_WISHES)
+    directions: Directions | None = None
     pinned: frozenset[int] = frozenset()
     boosted: frozenset[int] = frozenset()
 
@@ -87,7 +95,7 @@ def describe(served: ServedCatalog, chosen: Slates, choosing: Choosing) -> tuple
     items = []
     for number, probability, deviation, gain, (reason, source), distance in columns:
         item, title, categories = served.label(number)
-        because, because_title = (None, None) if source is None else served.label(source)[:2]
+        because, because_title = _source(served, source)
         reasoned = (probability, deviation, gain, reason, because, because_title, distance)
         items.append(SlateItem(item, title, categories, *reasoned))
     return tuple(items), variety
@@ -102,23 +110,54 @@ def distances_of(catalog: Catalog, numbers: Integers) -> tuple[list[float | None
 
 def reasons(served: ServedCatalog, numbers: Integers, choosing: Choosing) -> list[Reason]:
     """Return the reason for each of the chosen items, in their order; see the top of this module."""
-    policy, layout = choosing.policy, BELIEF_LAYOUTS.get(type(choosing.policy))
     popular = _most_liked(served, numbers)
+    layout = BELIEF_LAYOUTS.get(type(choosing.policy))
     if layout is None:
-        usual = EXPLORING if isinstance(policy, RANDOM_POLICIES) else RANKED
-        found: list[Reason] = [(POPULAR if is_popular else usual, None) for is_popular in popular]
+        usual = EXPLORING if isinstance(choosing.policy, RANDOM_POLICIES) else RANKED
+        found: list[Reason] = [(POPULAR if is_popular else usual, None) for is_popular in popular.tolist()]
     else:
-        beliefs = belief.factor(layout.belief(choosing.state))
-        terms = layout.terms(policy, beliefs, numbers, choosing.random)
-        decided = _decided(terms, popular)
-        sources: list[int | None] = [None] * len(numbers)
-        if LEARNED in decided and choosing.likes.items.size:
-            shares = like_shares(layout, policy, beliefs, numbers, choosing.likes)
-            sources = cited(shares, choosing.likes.items[0], numbers, decided)
-        found = [*zip(decided, sources, strict=True)]
+        found = _by_belief(layout, numbers, choosing, popular)
     if choosing.boosted or choosing.pinned:
         found = [_by_rule(number, choosing) or one for number, one in zip(numbers.tolist(), found, strict=True)]
     return found
+
+
+def _by_belief(layout: BeliefLayout, numbers: Integers, choosing: Choosing, popular: NDArray[np.bool_]) -> list[Reason]:
+    """Return what decided by the belief of a policy, with what is cited."""
+    beliefs = belief.factor(layout.belief(choosing.state))
+    terms = layout.terms(choosing.policy, beliefs, numbers, choosing.random)
+    decided = _decided(terms, popular.tolist())
+    found: list[Reason] = [(one, None) for one in decided]
+    if LEARNED in decided and (choosing.likes.items.size or len(choosing.wishes)):
+        found = _with_sources(layout, beliefs, numbers, choosing, decided)
+    if (LEARNED, None) not in found:
+        return found
+    would_be_here = popular & (terms.score - terms.learned >= terms.score.min())
+    pairs = zip(found, would_be_here.tolist(), strict=True)
+    return [(POPULAR, None) if reason == (LEARNED, None) and is_here else reason for reason, is_here in pairs]
+
+
+def _with_sources(
+    layout: BeliefLayout, beliefs: belief.Factored, numbers: Integers, choosing: Choosing, decided: list[str]
+) -> list[Reason]:
+    """Return what decided about each item with what it cites; wishes are sources with numbers below −1."""
+    shares, sources = like_shares(layout, choosing.policy, beliefs, numbers, choosing.likes), choosing.likes.items[0]
+    words: list[str] = []
+    if choosing.directions is not None and len(choosing.wishes):
+        shown, wishes = layout.shown(choosing.policy, numbers), choosing.wishes
+        words = wish_words(wishes, [*choosing.directions.names])
+        shares = np.hstack([shares, choosing.directions.shares(beliefs, shown, wishes)])
+        sources = np.concatenate([sources, [-2 - words.index(word) for word in words]])
+    found = cited(shares, sources, numbers, decided)
+    pairs = zip(decided, found, strict=True)
+    return [
+        (ASKED, words[-2 - source]) if source is not None and source < -1 else (one, source) for one, source in pairs
+    ]
+
+
+def _source(served: ServedCatalog, source: int | str | None) -> tuple[ItemId | None, str | None]:
+    """Return the id and the title of what an item cites."""
+    return served.label(source)[:2] if isinstance(source, int) else (source, source)
 
 
 def _decided(terms: Terms, popular: list[bool]) -> list[str]:
@@ -166,9 +205,9 @@ def cited(shares: Floats, liked: Integers, numbers: Integers, decided: list[str]
     return found
 
 
-def _most_liked(served: ServedCatalog, numbers: Integers) -> list[bool]:
+def _most_liked(served: ServedCatalog, numbers: Integers) -> NDArray[np.bool_]:
     """Return whether each item is among the tenth that most people like, as far as training knows."""
-    return [odds >= served.popular_log_odds for odds in served.catalog.log_odds[numbers].tolist()]
+    return np.asarray(served.catalog.log_odds[numbers] >= served.popular_log_odds)
 
 
 def _by_rule(number: int, choosing: Choosing) -> Reason | None:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from slatewise.policies import Available, Policy, Slates, State
 from slatewise.randomness import Streams
 from slatewise.recommender.constrained import Question, select_by_rules
-from slatewise.recommender.learning import Learned, LoggedSlate, Shown, likes_at, state_at
+from slatewise.recommender.event_kinds import standing
+from slatewise.recommender.learning import Learned, LoggedSlate, Shown, faded_wishes, likes_at, state_at
 from slatewise.recommender.loading import load_profile
 from slatewise.recommender.profile import (
     SAVE_EVERY,
@@ -34,7 +35,7 @@ from slatewise.recommender.reasons import Choosing, describe
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
 from slatewise.recommender.shadow import choose_as_shadow
 from slatewise.recommender.slate_rules import NO_RULES, SlateRules
-from slatewise.recommender.types import ConflictError, RequestError, Slate, SlateItem, UnmetRule
+from slatewise.recommender.types import ASKED, ConflictError, RequestError, Slate, SlateItem, UnmetRule
 from slatewise.slates.available import NO_WORDS
 from slatewise.store.protocol import Store, Transaction
 from slatewise.store.records import OPEN, WITHDRAWN, Choice, ItemId, PolicyCounts, SlateRecord, UserRecord
@@ -269,8 +270,9 @@ def choose_items(
         raise RequestError(
             "nothing is left to show: no item passes the given candidates, categories, rules and exclusions"
         )
-    likes = likes_at(policy, learned, now)
-    choosing = Choosing(chooser, state, random, likes, *_by_rules(served, request, numbers))
+    wishes = faded_wishes(policy, learned.wishes, now)
+    said = (likes_at(policy, learned, now), wishes, policy.directions if len(wishes) else None)
+    choosing = Choosing(chooser, state, random, *said, *_by_rules(served, request, numbers))
     return numbers, *describe(served, chosen, choosing), unmet, _propensities(chosen, request.rules)
 
 
@@ -373,7 +375,8 @@ def _item(served: ServedCatalog, item: ItemId, *chosen: Any) -> SlateItem:
     """Return an item as it was on a slate; titles and categories are those of the catalog that is served now."""
     probability, deviation, gain, reason, because, *distance = chosen
     title, categories = served.title_and_categories(item)
-    source = None if because is None else served.title_and_categories(because)[0]
+    is_item = because is not None and reason != ASKED
+    source = served.title_and_categories(because)[0] if is_item else because
     return SlateItem(item, title, categories, probability, deviation, gain, reason, because, source, *distance)
 
 
@@ -402,7 +405,7 @@ def _owned(serving: Serving, transaction: Transaction | None, user: str) -> tupl
     """Return what a user owns or has bought, by the events from elsewhere."""
 
     def job(transaction: Transaction) -> tuple[ItemId, ...]:
-        return tuple(event.item for event in transaction.events_of(user) if event.kind in OWNING)
+        return tuple(event.item for event in standing(transaction.events_of(user)) if event.kind in OWNING)
 
     return tuple(dict.fromkeys(serving.store.read(job) if transaction is None else job(transaction)))
 

@@ -8,6 +8,7 @@ import numpy as np
 from slatewise.belief.rates import Rates
 from slatewise.evidence import Attention
 from slatewise.randomness import Streams
+from slatewise.recommender.event_kinds import RETRACT
 from slatewise.recommender.learning import Learned
 from slatewise.recommender.loading import LogTail
 from slatewise.recommender.profile import UserProfile, learn_closed
@@ -103,7 +104,8 @@ def _is_late(past: LogTail, known: UserProfile, slates: Sequence[SlateRecord]) -
     """Return whether anything arrived since a profile was made about slates that it has learned."""
     since, learned = float(known.version), {slate.slate_id for slate in slates[: known.covers]}
     late_feedback = any(event.received_at >= since and event.slate_id in learned for event in past.feedback)
-    return late_feedback or any(e.received_at >= since and e.position < known.covers for e in past.events)
+    arrived = [event for event in past.events if event.received_at >= since]
+    return late_feedback or any(event.position < known.covers or event.kind == RETRACT for event in arrived)
 
 
 def logged_request(user: str, choice: Choice) -> SlateRequest:

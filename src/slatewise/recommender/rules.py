@@ -9,7 +9,7 @@ import numpy as np
 
 from slatewise.evidence import SERVICE_DEFAULT, Attention
 from slatewise.policies import Policy
-from slatewise.recommender.event_kinds import EVENT_KINDS, EventKind
+from slatewise.recommender.event_kinds import EVENT_KINDS, ITEM, EventKind
 from slatewise.recommender.types import RequestError
 from slatewise.store.records import FitRecord
 
@@ -51,6 +51,10 @@ class LearningRules:
         learns = any(np.issubdtype(array.dtype, np.floating) for array in policy.start(1).values())
         if math.isfinite(self.half_life) and learns and not policy.additive:
             raise RequestError(f"{name} cannot forget old evidence; serve it without half_life")
+
+    def about(self, kind: str) -> str:
+        """Return what events of a kind are about; one that is not known any more is about an item."""
+        return self.kinds[kind].about if kind in self.kinds else ITEM
 
     def described(self) -> dict[str, Any]:
         """Return the rules ready for JSON; infinite times are left out."""

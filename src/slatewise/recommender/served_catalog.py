@@ -27,6 +27,7 @@ from slatewise.recommender.served_policies import (
     with_skip_weight,
 )
 from slatewise.recommender.types import PolicyShare, Rate, RatedItem, RequestError
+from slatewise.recommender.wishes import Directions
 from slatewise.store.records import ItemId
 
 if TYPE_CHECKING:
@@ -107,6 +108,11 @@ class ServedPolicy:
     def start(self) -> State:
         """The state of a user never seen before; nobody may change it."""
         return self.policy.start(1)
+
+    @cached_property
+    def directions(self) -> Directions | None:
+        """Where taste for each category lies, for those who ask for more or less of one."""
+        return Directions.of(self.policy)
 
     def with_diversity(self, diversity: float | None) -> Policy:
         """Return the policy at another diversity; the same if None is given or it has no such option."""

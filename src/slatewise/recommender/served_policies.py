@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.identifiers import PackedText
-from slatewise.catalog.taste import taste_categories
 from slatewise.plugins import PluginError
 from slatewise.policies import POLICIES, Policy, make_policy
+from slatewise.recommender.contributions import BELIEF_LAYOUTS
 from slatewise.recommender.rules import LearningRules
 from slatewise.recommender.types import PolicyShare, RequestError
 
@@ -98,9 +98,9 @@ def policy_options(policy: Policy) -> dict[str, Any]:
 def learned_categories(policy: Policy) -> str:
     """Return a short hash of the categories that a policy learns by, as they were trained; empty if there are none."""
     catalog = policy.catalog.trained
-    if not getattr(policy, "category_weight", 0.0) or not catalog.n_categories:
+    if type(policy) not in BELIEF_LAYOUTS or not catalog.n_categories:
         return ""
-    categories = taste_categories(catalog)[: catalog.item_ids.n_sorted]
+    categories = catalog.categories[: catalog.item_ids.n_sorted]
     return hashlib.sha256(str(categories.shape).encode() + np.packbits(categories).tobytes()).hexdigest()[:32]
 
 

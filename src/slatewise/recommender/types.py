@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from slatewise.policies import Policy
 
 LEARNED, POPULAR, VARIETY, EXPLORING = "learned", "popular", "variety", "exploring"
-PINNED, BOOSTED, RANKED = "pinned", "boosted", "ranked"
-REASONS = (LEARNED, POPULAR, VARIETY, EXPLORING, PINNED, BOOSTED, RANKED)
+PINNED, BOOSTED, RANKED, ASKED = "pinned", "boosted", "ranked", "asked"
+REASONS = (LEARNED, ASKED, POPULAR, VARIETY, EXPLORING, PINNED, BOOSTED, RANKED)
 """Why an item is on a slate; see `slatewise.recommender.reasons`."""
 
 
@@ -61,6 +61,10 @@ class UnknownItemError(RequestError):
     """An item that neither the catalog nor the item table has."""
 
 
+class UnknownEventError(RequestError):
+    """A retraction of an event that was never sent, or whose user was forgotten."""
+
+
 class ConflictError(RequestError):
     """An event id or a request id that was used before with different content.
 
@@ -98,8 +102,9 @@ class SlateItem:
 
     probability ± deviation: of a click, None if the policy has no belief; diversity_gain: what the item adds to the
     variety of the slate, in the policy's units; reason: one of REASONS, what decided that it is here; because: if that
-    is LEARNED, the id and the title of the liked item that raised it most; distance: how unlike the other items of the
-    slate it is, the mean of 1 − similarity (see `Slate`), None if nothing is known.
+    is LEARNED, the id and the title of the liked item that raised it most; if ASKED, what was asked for, such as "more
+    Sci-Fi"; distance: how unlike the other items of the slate it is, the mean of 1 − similarity (see `Slate`), None if
+    nothing is known.
 
     Examples
     --------

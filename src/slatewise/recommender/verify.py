@@ -46,7 +46,13 @@ def difference(one: Learned, other: Learned) -> float:
 
 def _arrays(learned: Learned) -> State:
     shown, until = learned.shown, np.nan_to_num(learned.shown.until, posinf=0.0)
-    kept = {"shown": shown.numbers, "until": until, "never": learned.never, "likes": learned.likes}
+    kept = {
+        "shown": shown.numbers,
+        "until": until,
+        "never": learned.never,
+        "likes": learned.likes,
+        "wishes": learned.wishes,
+    }
     return {**learned.state, **kept, "counts": learned.counts}
 
 

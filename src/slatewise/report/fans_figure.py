@@ -70,4 +70,4 @@ def _draw(canvas: "Canvas", categories: Sequence[str], series: Mapping[str, Sequ
     axes.grid(visible=False, axis="y")
     axes.set_xlim(-0.03, 1.03)
     axes.set_xlabel(f"share of slate {AT + 1} that is of the category")
-    canvas.legend(loc="outside upper center", ncols=3)
+    canvas.legend(loc="outside upper center", ncols=2)

@@ -8,53 +8,68 @@ from slatewise.report.plotting import Figure
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --muted: #59626c; --paper: #ffffff; --panel: #f4f6f8;
-  --rule: #d4dae0; --link: #0a5c94; --notable: #9a3412; --notable-panel: #fdefe4; }
-@media screen and (prefers-color-scheme: dark) { :root { --ink: #e6e9ed; --muted: #a3adb8; --paper: #14171a;
-  --panel: #1d2226; --rule: #39424b; --link: #8cc8f5; --notable: #ffb784; --notable-panel: #3a2616;
-  --series-1: #62b5f0; --series-2: #ff9a4d; --series-3: #3fc99c; --series-4: #e49acb; } }
+:root { color-scheme: light dark; --paper: light-dark(#f6f5f1, #131418); --card: light-dark(#ffffff, #1c1e24);
+  --sunk: light-dark(#eceae4, #262931); --ink: light-dark(#1d1c1a, #ecebe7); --muted: light-dark(#5d5952, #aaa79f);
+  --rule: light-dark(#dedbd3, #343841); --accent: light-dark(#3b4bc8, #a9b4ff);
+  --alert: light-dark(#fdeed9, #3a2a14); --on-alert: light-dark(#6b3a06, #ffd9a3); --radius: 14px;
+  --series-1: light-dark(#0072b2, #62b5f0); --series-2: light-dark(#c65a00, #ff9a4d);
+  --series-3: light-dark(#00845f, #3fc99c); --series-4: light-dark(#a8508f, #e49acb);
+  font: 16px/1.5 -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Liberation Sans", Arial, sans-serif; }
 * { box-sizing: border-box; }
 html { scroll-behavior: smooth; scroll-padding-top: 1rem; -webkit-text-size-adjust: 100%; }
-body { margin: 0 auto; max-width: 88rem; padding: 1.5rem clamp(1rem, 4vw, 2.5rem) 4rem; color: var(--ink);
-  background: var(--paper); font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-h1 { font-size: clamp(1.5rem, 1.2rem + 1.5vw, 2.1rem); line-height: 1.2; margin: 1rem 0; text-wrap: balance; }
-h2 { font-size: 1.3rem; line-height: 1.3; margin: 2.5rem 0 1rem; padding-top: 1.2rem;
-  border-top: 1px solid var(--rule); }
-p, .notes { max-width: 46rem; } .lead { font-size: 1.15rem; }
-a { color: var(--link); text-underline-offset: .2em; } a:focus-visible { outline: 2px solid; outline-offset: 2px; }
-nav ul { display: flex; flex-wrap: wrap; gap: .5rem 1.4rem; margin: 0; padding: 0; list-style: none; }
-nav a { display: inline-block; padding: .15rem 0; }
+body { margin: 0 auto; max-width: 88rem; padding: .8rem clamp(1rem, 3vw, 2.5rem) 3rem; color: var(--ink);
+  background: var(--paper); overflow-wrap: break-word; }
+header { display: flex; align-items: center; gap: .6rem; font-size: 1.2rem; font-weight: 700; letter-spacing: -.02em; }
+header svg { width: 28px; height: 28px; }
+h1 { font-size: 1.75rem; line-height: 1.15; letter-spacing: -.02em; margin: 1.6rem 0 .8rem; text-wrap: balance; }
+h2 { font-size: 1.2rem; line-height: 1.3; letter-spacing: -.01em; margin: 0 0 .8rem; }
+p, .notes { max-width: 46rem; } p { margin: 0 0 1rem; } .lead { font-size: 1.1rem; }
+a { color: var(--accent); }
+:focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; border-radius: 6px; }
+nav ul { display: flex; flex-wrap: wrap; gap: .3rem .5rem; margin: 0; padding: 0; list-style: none; }
+nav a { display: inline-block; padding: .35rem .9rem; border: 1px solid var(--rule); border-radius: 99px;
+  background: var(--card); color: var(--ink); font-size: .88rem; text-decoration: none; }
+nav a:hover { border-color: var(--muted); }
+section { margin-top: 1.2rem; padding: 1.2rem clamp(1rem, 2vw, 1.5rem) 1.4rem; border-radius: var(--radius);
+  background: var(--card); box-shadow: 0 0 0 1px var(--rule); }
 code { font: .9em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
-.origin { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.2rem; margin: 0; padding: 1rem 1.2rem;
-  background: var(--panel); border-radius: .5rem; }
+.origin { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.2rem; margin: 0; }
 .origin dt { color: var(--muted); } .origin dd { margin: 0; overflow-wrap: anywhere; }
 .parts { display: flex; flex-wrap: wrap; align-items: flex-start; gap: 1.5rem 3rem; }
 .parts > * { max-width: 100%; min-width: 0; margin: 0; }
 .table { position: relative; overflow-x: auto; max-width: 100%; }
-.table:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .95rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
 caption { text-align: left; font-weight: 600; padding-bottom: .6rem; }
-caption span { position: sticky; left: 0; display: inline-block; max-width: min(46rem, 100vw - 2rem); }
-th, td { padding: .45rem .8rem; border-bottom: 1px solid var(--rule); text-align: right; white-space: nowrap;
+caption span { position: sticky; left: 0; display: inline-block; max-width: min(46rem, 100vw - 4rem); }
+th, td { padding: .4rem .8rem; border-bottom: 1px solid var(--rule); text-align: right; white-space: nowrap;
   vertical-align: top; }
 thead th { color: var(--muted); font-weight: 600; }
+tbody th { font-weight: 550; }
 th:first-child, .text { text-align: left; }
-th:first-child { position: sticky; left: 0; background: var(--paper); padding-left: 0; }
-tbody tr:hover > * { background: var(--panel); }
+th:first-child { position: sticky; left: 0; background: var(--card); padding-left: 0; }
+tbody tr:hover > * { background: var(--sunk); }
 .sd, .paper { color: var(--muted); } .paper { display: block; font-size: .85rem; font-weight: 400; }
 .difference { display: inline-block; margin-left: .5em; padding: 0 .3em; }
-.notable { color: var(--notable); background: var(--notable-panel); font-weight: 700; border-radius: .25rem; }
-.notes { margin: .6rem 0 0; padding: 0; list-style: none; color: var(--muted); font-size: .9rem; }
+.notable { color: var(--on-alert); background: var(--alert); font-weight: 700; border-radius: 6px; }
+.notes { margin: .6rem 0 0; padding: 0; list-style: none; color: var(--muted); font-size: .85rem; }
 .drawing { overflow-x: auto; } .drawing svg { display: block; max-width: 100%; min-width: 21rem; height: auto; }
-figcaption { max-width: 36rem; margin-top: .6rem; color: var(--muted); font-size: .9rem; }
+figcaption { max-width: 36rem; margin-top: .6rem; color: var(--muted); font-size: .85rem; }
 .visually-hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%);
   white-space: nowrap; }
 @media (max-width: 40rem) { .origin { grid-template-columns: 1fr; gap: 0; } .origin dd { margin-bottom: .6rem; }
   th, td { padding: .4rem .55rem; } th:first-child { max-width: 9rem; white-space: normal; } }
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
-@media print { :root { color-scheme: light; } body { max-width: none; padding: 0; } .table { overflow: visible; }
+@media print { :root { color-scheme: light; } body { max-width: none; padding: 0; background: none; }
+  section { padding: 0; box-shadow: none; } .table { overflow: visible; }
   nav { display: none; } figure, tr { break-inside: avoid; } }
 """
+"""Colors and type are those of the service's page (`service/page/style.css`)."""
+BRAND = (
+    '<header><svg viewBox="0 0 28 28" aria-hidden="true"><rect x="1" y="1" width="12" height="12" rx="3.5"'
+    ' fill="#4656d6"/><circle cx="21" cy="7" r="6" fill="#f2a33a"/><path d="M7 15l6.5 12H.5z" fill="#1fa187"'
+    '/><path d="M21 26.6c-4-2.9-5.6-4.9-5.6-7.2a3 3 0 0 1 5.6-1.5 3 3 0 0 1'
+    ' 5.6 1.5c0 2.3-1.6 4.3-5.6 7.2z" fill="#d6456f"/></svg>slatewise</header>'
+)
 
 
 @dataclass(frozen=True)
@@ -81,8 +96,8 @@ def page(report: Report) -> str:
         f"<style>{STYLE}</style>",
     ]
     lead = [f'<p class="lead">{escape(report.finding)}</p>'] if report.finding else []
-    body = [f"<h1>{escape(report.title)}</h1>", *lead, _contents(report)]
-    body += [*map(_section, report.sections), _origin(report)]
+    body = [BRAND, "<main>", f"<h1>{escape(report.title)}</h1>", *lead, _contents(report)]
+    body += [*(_section(section, report.finding) for section in report.sections), _origin(report), "</main>"]
     return "\n".join(
         ["<!doctype html>", '<html lang="en">', "<head>", *head, "</head>", "<body>", *body, "</body>", "</html>", ""]
     )
@@ -113,8 +128,9 @@ def _origin(report: Report) -> str:
     return f'<section>\n{_heading("How this report was made")}\n<dl class="origin">\n{entries}\n</dl>\n</section>'
 
 
-def _section(section: Section) -> str:
-    parts = [_heading(section.heading), *(f"<p>{escape(line)}</p>" for line in section.prose)]
+def _section(section: Section, finding: str) -> str:
+    """Return a section; what was found is said at the top of the report and not again."""
+    parts = [_heading(section.heading), *(f"<p>{escape(line)}</p>" for line in section.prose if line != finding)]
     parts += ['<div class="parts">', *map(_figure, section.figures), *map(table_html, section.tables), "</div>"]
     return "<section>\n" + "\n".join(parts) + "\n</section>"
 

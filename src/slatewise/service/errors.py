@@ -9,7 +9,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
 
-from slatewise.recommender.types import ConflictError, RequestError, RuleError, UnknownItemError, UnknownSlateError
+from slatewise.recommender.types import (
+    ConflictError,
+    RequestError,
+    RuleError,
+    UnknownEventError,
+    UnknownItemError,
+    UnknownSlateError,
+)
 from slatewise.service.logs import record_of
 from slatewise.service.schemas import FIELDS
 from slatewise.store.protocol import (
@@ -41,6 +48,7 @@ FORBIDDEN = Kind(403, "forbidden", "The key lacks the required scope")
 NOT_FOUND = Kind(404, "not-found", "Not found")
 UNKNOWN_SLATE = Kind(404, "unknown-slate", "There is no such slate")
 UNKNOWN_ITEM = Kind(404, "unknown-item", "There is no such item")
+UNKNOWN_EVENT = Kind(404, "unknown-event", "There is no such event")
 NOT_ALLOWED = Kind(405, "method-not-allowed", "The method is not allowed here")
 TIMEOUT = Kind(408, "timeout", "The request took too long to arrive")
 CONFLICT = Kind(409, "conflict", "The event was already sent with different content")
@@ -122,6 +130,7 @@ TRANSLATIONS: dict[type, Callable[[Any], ProblemError]] = {
     HTTPException: _of_http,
     UnknownSlateError: lambda error: ProblemError(UNKNOWN_SLATE, str(error)),
     UnknownItemError: lambda error: ProblemError(UNKNOWN_ITEM, str(error)),
+    UnknownEventError: lambda error: ProblemError(UNKNOWN_EVENT, str(error)),
     ConflictError: lambda error: ProblemError(CONFLICT, str(error)),
     RequestError: lambda error: ProblemError(INVALID, str(error)),
     RuleError: lambda error: ProblemError(

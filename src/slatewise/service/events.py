@@ -7,7 +7,6 @@ from pydantic import Discriminator, Tag
 from starlette.requests import Request
 from starlette.responses import Response
 
-from slatewise.recommender.events import Event
 from slatewise.recommender.types import EventReceipt
 from slatewise.service.http import JsonResponse
 from slatewise.service.schemas import EventBatch, EventBody
@@ -20,7 +19,7 @@ Events = Annotated[
 
 
 async def record_events(state: ServiceState, request: Request, body: Events) -> Response:
-    """Record what users did with items anywhere: one event, or up to 100 as `events`.
+    """Record what users did with items anywhere, or want more or less of: one event, or up to 100 as `events`.
 
     The response is sent once the events are durable; an event counts once, no matter how often it is sent. Items that
     the catalog does not have are kept for the day it has them. Each event of a batch is recorded on its own: one that
@@ -34,4 +33,4 @@ async def record_events(state: ServiceState, request: Request, body: Events) -> 
 
 
 async def _receipt(state: ServiceState, event: EventBody) -> EventReceipt:
-    return await asyncio.wrap_future(state.recommender.event_later(Event(**dict(event))))
+    return await asyncio.wrap_future(state.recommender.event_later(event.event()))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 POLICY_WORDS: Mapping[str, tuple[str, str]] = {
     "dc2b-calibrated": ("Learns your taste", "Learns how you differ from everyone else, and keeps every slate varied."),
-    "dc2b": ("The paper’s method", "Guesses your taste anew for every slate; varied, and bolder in trying things."),
+    "dc2b": ("The paper’s method", "Guesses your taste afresh for every slate; varied, and bolder in trying things."),
     "popular": ("Most popular", "What most people like. It does not learn about you."),
     "random": ("Random picks", "Anything at all. It does not learn about you."),
     "logrank": ("Top ranked", "What fits the average person best. It does not learn about you."),

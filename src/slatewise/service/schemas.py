@@ -1,10 +1,13 @@
 """Bodies of requests (strict types, bounded sizes, no unknown fields) and of responses."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
+from slatewise.recommender.event_kinds import CATEGORY, EVENT, EVENT_KINDS, ITEM
+from slatewise.recommender.events import Event
 from slatewise.recommender.slate_rules import MAX_RULES, NO_RULES, SlateRules
 from slatewise.recommender.types import MAX_CONDITION, EventReceipt, PolicyResult, Receipt
 
@@ -128,14 +131,34 @@ class FeedbackBatch(StrictModel):
 
 
 class EventBody(StrictModel):
-    """Something that a user did with an item anywhere; `at` is when, in seconds since 1970, now if it is left out."""
+    """Something that a user did with an item anywhere; `at` is when, in seconds since 1970, now if it is left out.
+
+    Of the kinds `more` and `less` it names a `category` instead, and of the kind `retract` an earlier event to take
+    back, by its id (`retracts`).
+    """
 
     user: Id
-    item: ItemId
-    kind: Id
-    value: Number | None = None
-    at: Time | None = None
-    event_id: Id | None = None
+    item: Annotated[ItemId | None, Field(description="what it is about, unless the kind says otherwise")] = None
+    kind: Annotated[Id, Field(description="like, purchase, rating, view, hide, owned, more, less, retract and others")]
+    value: Annotated[Number | None, Field(description="of a rating, −1 to 1, or the portion that was viewed")] = None
+    at: Annotated[Time | None, Field(description="when it happened, in seconds since 1970; now if left out")] = None
+    event_id: Annotated[Id | None, Field(description="the same event under the same id counts once")] = None
+    category: Annotated[Id | None, Field(description="of what there should be more or less")] = None
+    retracts: Annotated[Id | None, Field(description="the id of an event that is taken back")] = None
+
+    @model_validator(mode="after")
+    def _names_one_thing(self) -> Self:
+        named = {ITEM: self.item, CATEGORY: self.category, EVENT: self.retracts}
+        about = EVENT_KINDS[self.kind].about if self.kind in EVENT_KINDS else ITEM
+        if [what for what, given in named.items() if given is not None] != [about]:
+            field = "retracts" if about == EVENT else about
+            raise PydanticCustomError("subject", f"an event of this kind names {field}, and nothing else")
+        return self
+
+    def event(self) -> Event:
+        """Return the event that this is."""
+        subject = next(one for one in (self.item, self.category, self.retracts) if one is not None)
+        return Event(self.user, subject, self.kind, self.value, self.at, self.event_id)
 
 
 class EventBatch(StrictModel):

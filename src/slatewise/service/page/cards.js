@@ -12,6 +12,7 @@ const MOST_CHIPS = 4;
 const HEART = "M8 13.6C3.8 10.6 2 8.4 2 6a3.2 3.2 0 0 1 6-1.5A3.2 3.2 0 0 1 14 6c0 2.4-1.8 4.6-6 7.6z";
 const ICONS = {
   learned: HEART,
+  asked: "M7 2.5h2V7h4.5v2H9v4.5H7V9H2.5V7H7z",
   popular: "M8 1.8l1.9 4 4.3.6-3.1 3 .8 4.3L8 11.6l-3.9 2.1.8-4.3-3.1-3 4.3-.6z",
   exploring: "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zm2.9 3.6L9.3 9.3l-4.2 1.6 1.6-4.2z",
   variety: "M2 2h5v5H2zM9 2h5v5H9zM2 9h5v5H2zM11.5 8.6a2.9 2.9 0 1 1 0 5.8 2.9 2.9 0 0 1 0-5.8z",
@@ -92,6 +93,7 @@ function distinguishing(item, items, lifts = new Map()) {
 /** Why an item is on a slate, in words; `items` are all items of the slate. */
 export function reasonWords(item, items) {
   if (item.reason === "learned") return learnedWords(item);
+  if (item.reason === "asked") return [`You asked for ${item.because_title}`];
   if (item.reason === "variety") return [varietyReason(item, items)];
   if (item.reason === "exploring") return ["Trying it out: I am not sure about this one"];
   return [{ popular: "Popular with everyone", pinned: "Picked by hand", boosted: "Featured" }[item.reason] ?? "Next best"];
@@ -157,7 +159,8 @@ function chance(item) {
     element("span", { class: "band" }),
     element("span", { class: "dot" }),
   );
-  const hint = `Of a hundred such cards you would like about ${Math.round(100 * value)}; it may be ${percent(low)} to ${percent(high)}.`;
+  const number = value > 0.95 ? "more than 95" : value < 0.01 ? "fewer than 1" : `about ${Math.round(100 * value)}`;
+  const hint = `Of a hundred such cards you would like ${number}; it may be ${percent(low)} to ${percent(high)}.`;
   return row("chance", "Chance you like it", bar, element("span", { class: "value", title: hint }, chanceWords(value), unseen(`. ${hint}`)));
 }
 

@@ -66,6 +66,9 @@ export interface EventOptions {
 
 export type FeedbackEvent = Reaction & { slate_id: string };
 export type ItemEvent = EventOptions & { user: string; item: ItemId; kind: string };
+export type Wish = EventOptions & { user: string; category: string; kind: "more" | "less" };
+export type Retraction = { user: string; retracts: string; kind: "retract"; event_id?: string };
+export type AnyEvent = FeedbackEvent | ItemEvent | Wish | Retraction;
 
 /** A response that says no. */
 export class Problem extends Error {
@@ -111,15 +114,17 @@ export class Client extends EventTarget {
   slate(user: string, options?: SlateOptions): Promise<Slate>;
   feedback(slateId: string, reaction?: Reaction): Promise<Refused[]>;
   event(user: string, item: ItemId, kind: string, options?: EventOptions): Promise<Refused[]>;
+  wish(user: string, category: string, kind: "more" | "less", options?: EventOptions): Promise<Refused[]>;
+  retract(user: string, eventId: string): Promise<Refused[]>;
   ask(method: string, path: string, body?: unknown): Promise<any>;
   askPatiently(method: string, path: string, body?: unknown): Promise<any>;
   tryNow(): void;
-  put<E extends FeedbackEvent | ItemEvent>(event: E): E & { event_id: string };
+  put<E extends AnyEvent>(event: E): E & { event_id: string };
   waiting(): number;
   clear(): void;
   send(): Promise<Refused[]>;
-  sendAtOnce(event: FeedbackEvent | ItemEvent): void;
+  sendAtOnce(event: AnyEvent): void;
 }
 
 /** Watch elements and call `onSeen` with each that was on screen for a second; returns a function that stops it. */
-export function watchCards(cards: Element[], covered: number, onSeen: (card: Element) => void): () => void;
+export function watchCards(cards: Element[], onSeen: (card: Element) => void): () => void;

@@ -64,6 +64,18 @@ export class Client extends EventTarget {
     return this.send();
   }
 
+  /** Keep a wish for more or less of a category (kind: "more" or "less") and send it; `put` returns its id for an undo. */
+  wish(user, category, kind, options = {}) {
+    this.put({ user, category, kind, ...options });
+    return this.send();
+  }
+
+  /** Take an event back by its id, as if it had never been sent; returns what was refused. */
+  retract(user, eventId) {
+    this.put({ user, retracts: eventId, kind: "retract" });
+    return this.send();
+  }
+
   /** Ask once. */
   async ask(method, path, body) {
     const answer = await this.#reach(method, path, body);

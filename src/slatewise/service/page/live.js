@@ -122,10 +122,18 @@ function range({ p50, p95, p99 }, slowest) {
   );
 }
 
+const STORE_WORDS = {
+  bytes: "size",
+  wal_bytes: "write-ahead log",
+  free_bytes: "free on disk",
+  backlog: "writes waiting",
+  checkpoint_lag_pages: "pages to copy from the log",
+};
+
 function entry(name, value) {
   const isSize = name.endsWith("bytes") && typeof value === "number";
   const words = isSize ? bytes(value) : typeof value === "number" ? value.toLocaleString("en") : value;
-  const label = name === "bytes" ? "size" : name.replace(/_bytes$/, "").replaceAll("_", " ");
+  const label = STORE_WORDS[name] ?? name.replace(/_bytes$/, "").replaceAll("_", " ");
   return element("div", {}, element("dt", {}, label), element("dd", {}, words));
 }
 

@@ -110,9 +110,17 @@ async function drawPerson() {
   if (session().slate?.slate_id !== slate?.slate_id) return;
   if (person instanceof Error) return show(byId("taste"), element("p", { class: "note" }, person.message));
   byId("taste-line").textContent = tasteLine(person);
-  drawTaste(byId("taste"), person);
+  drawTaste(byId("taste"), person, { wishes: session().wishes, ask: askFor });
   drawRounds(byId("rounds"), person);
   if (session().slate) orderChips(cards, person);
+}
+
+/** More or less of a category: seen in the panel at once, and on a slate that nobody has touched. */
+async function askFor(category, kind) {
+  play.wish(category, kind);
+  await deliver();
+  await drawPerson();
+  await settle();
 }
 
 async function compare() {

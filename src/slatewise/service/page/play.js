@@ -21,6 +21,16 @@ export function react(item, reaction, shown) {
   if (after === "owned" && !isCurrent) put(knowing(item.id));
 }
 
+/** Ask for "more" or "less" of a category, or take the same wish back; it waits to be sent when this returns. */
+export function wish(category, kind) {
+  const { user, wishes } = session();
+  const before = wishes.find((one) => one.category === category);
+  if (before) put({ user, retracts: before.eventId, kind: "retract" });
+  const others = wishes.filter((one) => one !== before);
+  const after = before?.kind === kind ? null : put({ user, category, kind });
+  change({ wishes: after ? [...others, { category, kind, eventId: after.event_id }] : others });
+}
+
 /** Whether the person has reacted to anything on the slate. */
 export function isTouched() {
   const { liked, disliked, owned } = session();

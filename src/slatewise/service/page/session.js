@@ -9,7 +9,8 @@ const listeners = new Set();
     service has been told of. */
 export const UNTOUCHED = { liked: [], disliked: [], owned: [], seen: [], told: 0 };
 
-/** The session: user, what they said of earlier slates that they know, policy and diversity (null: as served), round
+/** The session: user, what they said of earlier slates that they know, the categories they want more or less of (with
+    the ids of the events that say so, oldest first), policy and diversity (null: as served), round
     (from 1), slate, what the person did with it, and the request for a slate that has not been answered yet. */
 export function session() {
   return parsed(browser.get(NAME)) ?? change(fresh());
@@ -34,14 +35,14 @@ export function onChangeElsewhere(listener) {
 }
 
 function fresh() {
-  const person = { user: `visitor-${newId()}`, known: [], policy: null, diversity: null };
+  const person = { user: `visitor-${newId()}`, known: [], wishes: [], policy: null, diversity: null };
   return { ...person, round: 1, slate: null, ...UNTOUCHED, asked: null };
 }
 
 function parsed(text) {
   try {
-    const found = { ...UNTOUCHED, known: [], ...JSON.parse(text) };
-    const lists = [found.liked, found.disliked, found.owned, found.seen, found.known];
+    const found = { ...UNTOUCHED, known: [], wishes: [], ...JSON.parse(text) };
+    const lists = [found.liked, found.disliked, found.owned, found.seen, found.known, found.wishes];
     const isWhole = typeof found.user === "string" && lists.every(Array.isArray);
     return isWhole && (found.slate === null || Array.isArray(found.slate.items)) ? found : null;
   } catch {
