@@ -72,9 +72,9 @@ def make_reranker(policy: Any) -> Reranker:
     return Reranker(policy.catalog, policy.diversity, policy.rerank, are_probabilities)
 
 
-def with_diversity(policy: Any, diversity: float) -> Any:
-    """Return the same policy with another diversity; what it names as `prepared` is shared."""
-    other = replace(policy, diversity=diversity)
+def with_diversity(policy: Any, diversity: float, rerank: str | None = None) -> Any:
+    """Return the same policy with another diversity, or rule for it; what it names as `prepared` is shared."""
+    other = replace(policy, diversity=diversity, rerank=rerank or policy.rerank)
     vars(other)[policy.prepared] = getattr(policy, policy.prepared)
     return other
 
@@ -111,7 +111,7 @@ def select_scored(
 def scores_from_weights(catalog: Catalog, liked: Floats, weights: Floats) -> Floats:
     """Return liked @ weights (n_users, n_items); popularity for those who liked nothing yet."""
     is_liked = liked > LEAST
-    scores = np.where(is_liked.any(axis=1)[:, None], 0.0, sigmoid(catalog.log_odds))
+    scores: Floats = np.where(is_liked.any(axis=1, keepdims=True), 0.0, sigmoid(catalog.log_odds))
     add_weighted_rows(np.where(is_liked, liked, 0.0), weights, scores)
     return scores
 
