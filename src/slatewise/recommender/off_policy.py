@@ -209,8 +209,8 @@ def target_terms(situation: Situation, shown: Integers, predicted: Floats) -> tu
 def with_shown(drawn: Floats, logged: Floats) -> Floats:
     """Return marginals as means over drawn slates and the one that was shown, which gave its items `logged`.
 
-    Since it was drawn like the others, dividing by this mean is right on average, as by the balance heuristic (Veach and
-    Guibas 1995), but for an item that all of these slates have further up. The mean of the others alone can be 0.
+    Since it was drawn like the others, dividing by this mean is right on average, as by the balance heuristic (Veach
+    and Guibas 1995), but for an item that all of these slates have further up. The mean of the others alone can be 0.
     """
     return np.asarray((DRAWS * drawn + logged) / (DRAWS + 1))
 
