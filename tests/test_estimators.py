@@ -81,6 +81,10 @@ class World:
             "doubly robust": estimators.cascade_doubly_robust(rewards, weights, model[0][rows], model[1][rows]),
         }
 
+    def down_to(self, rows: NDArray[np.int64]) -> Floats:
+        """The weights of logged slates from the top down to each place."""
+        return np.asarray(np.cumprod(ratios(self.target[rows], self.logged[rows]), axis=1), dtype=np.float64)
+
     def expected(self, model: Floats) -> Floats:
         """The model's reward of what the target draws at each place of every slate, given the items before it."""
         result = np.zeros(SLATES.shape)
@@ -151,7 +155,7 @@ def test_intervals_cover_the_truth(seed_of_world: int) -> None:
     one_by_one = 0
     for users, rows, _, rewards in logs(world, 400):
         terms = world.terms(rows, rewards, model)
-        down_to = np.cumprod(ratios(world.target[rows], world.logged[rows]), axis=1)
+        down_to = world.down_to(rows)
         for name in covered:
             weights = down_to[:, -1:] if name == "standard" else down_to
             covered[name] += covers(intervals.estimate(terms[name], users, weights), world.truth)
@@ -203,7 +207,7 @@ def test_intervals_that_rest_on_few_slates_cover_nearly_as_often(seed_of_world: 
     model, covered, by_users, effective = (0.8 * world.rewards, world.expected(0.8 * world.rewards)), 0, 0, []
     for users, rows, _, rewards in logs(world, 400):
         terms = world.terms(rows, rewards, model)["doubly robust"]
-        found = intervals.estimate(terms, users, np.cumprod(ratios(world.target[rows], world.logged[rows]), axis=1))
+        found = intervals.estimate(terms, users, world.down_to(rows))
         covered += covers(found, world.truth)
         by_users += covers(intervals.estimate(terms, users), world.truth)
         effective.append(found.effective_slates)
