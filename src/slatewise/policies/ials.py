@@ -83,8 +83,9 @@ class Ials:
 
     def fit(self, others: Floats, likes: Likes) -> Floats:
         """Fit one side, given the factors of the other (n_others, dim) and which of them each row likes."""
-        n_rows = len(likes[0]) - 1
-        factors = np.zeros((n_rows, self.dim))
+        factors = np.zeros((len(likes[0]) - 1, self.dim))
+        if not len(others):
+            return factors
         sizes = np.diff(likes[0]) + self.unobserved * len(others)
         fit_rows(others, likes, self.unobserved * (others.T @ others), self.regularisation * sizes, factors)
         return factors
