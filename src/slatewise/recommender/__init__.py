@@ -733,7 +733,8 @@ class Recommender:
 
         Examples
         --------
-        >>> from slatewise import Catalog, Experiment, Recommender
+        >>> from slatewise import Catalog, Recommender
+        >>> from slatewise.recommender import Experiment
         >>> catalog = Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]])
         >>> shares = {"dc2b-calibrated": 0.5, "popular": 0.5}
         >>> recommender = Recommender(catalog, shares, experiment=Experiment("autumn", control="popular"))
