@@ -3,13 +3,16 @@
 Run, for each data set NAME, `slatewise reproduce all --data NAME --out DIR/NAME`, then `reproduce beyond`, `rounds`,
 `attention` and `fans` likewise (with --force), `python experiments/ablation.py NAME --out DIR/NAME`, then:
 python experiments/write_results.py DIR
+What DIR has no records of stays as RESULTS.md has it.
 """
 
 import csv
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from slatewise.data.dataset import Dataset
+from slatewise.data.dataset import DataError, Dataset
 from slatewise.data.sources import load
 from slatewise.lab.experiment import load_results
 from slatewise.lab.reproduction import PAPER, TARGETS, ExperimentRun, find_experiment, sections
@@ -20,15 +23,15 @@ from slatewise.report.fans_figure import MEAN
 HERE = Path(__file__).resolve().parent / "results"
 NAMES = ("ml-100k", "ml-1m", "anime-5k")
 SPLITS = 5
-BEYOND_SPLITS = {"ml-100k": 20}
-"""Where `reproduce beyond` was run on more."""
+BEYOND_SPLITS = {"ml-100k": 20, "ml-1m": 10, "anime-5k": 10}
+"""On how many `reproduce beyond` is reported; with fewer, RESULTS.md stays as it is."""
 
 
 def load_runs(target: str, dataset: Dataset, folder: Path) -> dict[str, ExperimentRun]:
     """Load what a target needs from stored records."""
     loaded = {}
     for name in TARGETS[target]:
-        n_splits = BEYOND_SPLITS.get(dataset.name, SPLITS) if target == "beyond" else SPLITS
+        n_splits = BEYOND_SPLITS[dataset.name] if target == "beyond" else SPLITS
         experiment = find_experiment(name, n_splits, 0)
         loaded[name] = ExperimentRun(experiment, load_results(folder / "records", experiment, dataset))
     return loaded
@@ -83,25 +86,47 @@ def _with_deviation(row: dict[str, str], column: str) -> str:
     return f"{float(row[column]):.4f} ± {float(deviation):.4f}" if deviation else row[column]
 
 
+def block(key: str, content: str) -> str:
+    """Enclose what stands for a key of the template, so that it is found again."""
+    return f"<!-- {key} -->\n{content.strip()}\n<!-- end -->"
+
+
+def known_blocks() -> dict[str, str]:
+    """Return what RESULTS.md has now, by key."""
+    text = (HERE / "RESULTS.md").read_text(encoding="utf-8")
+    return dict(re.findall(r"<!-- (\S+) -->\n(.*?)\n<!-- end -->", text, re.DOTALL))
+
+
+def of_data_set(name: str, source: Path) -> dict[str, str]:
+    """Return the blocks of a data set that its folder has records or files for."""
+    dataset, folder, found = load(name), source / name, {}
+    for target in ("all", "beyond", "rounds"):
+        try:
+            runs = load_runs(target, dataset, folder)
+        except DataError as error:
+            print(f"{name}, {target}: left as it is ({error})")
+            continue
+        parts = sections(target, dataset, runs)
+        for key, part in zip(PAPER if target == "all" else [target], parts, strict=True):
+            found[f"{name}:{key}"] = keep(part, HERE / name)
+    makers: dict[str, Callable[[Path, str], str]] = {"ablation": ablation, "attention": attention, "fans": fans}
+    for key, make in makers.items():
+        if (folder / f"{key}.csv").is_file():
+            found[f"{name}:{key}"] = make(folder, name)
+    return found
+
+
 def main(source: Path) -> None:
     """Fill the template."""
-    template = (HERE / "RESULTS.template.md").read_text(encoding="utf-8")
+    text = (HERE / "RESULTS.template.md").read_text(encoding="utf-8")
     facts = {"machine": machine(), "versions": ", ".join(f"{name} {value}" for name, value in versions().items())}
+    facts |= {f"{name}:digest": load(name).digest for name in NAMES}
+    blocks = known_blocks()
     for name in NAMES:
-        dataset, folder = load(name), source / name
-        facts[f"{name}:digest"] = dataset.digest
-        for target in ("all", "beyond", "rounds"):
-            if (name, target) == ("anime-5k", "rounds"):
-                continue
-            parts = sections(target, dataset, load_runs(target, dataset, folder))
-            for key, part in zip(PAPER if target == "all" else [target], parts, strict=True):
-                facts[f"{name}:{key}"] = keep(part, HERE / name)
-        facts[f"{name}:ablation"] = ablation(folder, name)
-        facts[f"{name}:attention"] = attention(folder, name)
-        facts[f"{name}:fans"] = fans(folder, name)
-    for key, value in facts.items():
-        template = template.replace("{{" + key + "}}", value)
-    (HERE / "RESULTS.md").write_text(template, encoding="utf-8")
+        blocks |= of_data_set(name, source)
+    for key, value in {**facts, **{key: block(key, content) for key, content in blocks.items()}}.items():
+        text = text.replace("{{" + key + "}}", value)
+    (HERE / "RESULTS.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

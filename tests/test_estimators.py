@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,11 @@ class World:
     target_marginal: Floats
 
     @classmethod
-    def of(cls, seed: int, interacting: bool) -> "World":
-        """Rewards depend on item and place, and if interacting, on the items above: alike ones take from each other."""
+    def of(cls, seed: int, interacting: bool, contrast: float = 1.0) -> "World":
+        """Rewards depend on item and place, and if interacting, on the items above: alike ones take from each other.
+
+        contrast: how far the policies differ.
+        """
         draw = np.random.default_rng(seed)
         own = draw.uniform(0.1, 0.6, (K, ITEMS))
         rewards = own[np.arange(K), SLATES]
@@ -56,7 +60,9 @@ class World:
             for place in range(1, K):
                 above = (SLATES[:, :place] % 2 == SLATES[:, [place]] % 2).sum(axis=1)
                 rewards[:, place] *= 0.3**above
-        (logged, log_marginal), (target, target_marginal) = (softmax_slates(draw.normal(size=ITEMS)) for _ in range(2))
+        (logged, log_marginal), (target, target_marginal) = (
+            softmax_slates(contrast * draw.normal(size=ITEMS)) for _ in range(2)
+        )
         places = np.arange(K)
         return cls(rewards, logged, target, log_marginal[places, SLATES], target_marginal[places, SLATES])
 
@@ -74,6 +80,10 @@ class World:
             "interaction": estimators.reward_interaction_ips(rewards, weights),
             "doubly robust": estimators.cascade_doubly_robust(rewards, weights, model[0][rows], model[1][rows]),
         }
+
+    def down_to(self, rows: NDArray[np.int64]) -> Floats:
+        """The weights of logged slates from the top down to each place."""
+        return np.asarray(np.cumprod(ratios(self.target[rows], self.logged[rows]), axis=1), dtype=np.float64)
 
     def expected(self, model: Floats) -> Floats:
         """The model's reward of what the target draws at each place of every slate, given the items before it."""
@@ -116,28 +126,94 @@ def test_pseudo_inverse_for_independent_places() -> None:
     assert total == pytest.approx(truth)
 
 
-@pytest.mark.parametrize("seed_of_world", [0, 2])
-def test_intervals_cover_the_truth(seed_of_world: int) -> None:
-    """500 logs of people who differ and who see 1 to 4 slates each: 95 % intervals cover in 93 to 97 %."""
-    n_runs, n_users = 500, 400
-    world = World.of(seed_of_world, interacting=True)
-    chance, model = world.logged.prod(axis=1), (0.8 * world.rewards, world.expected(0.8 * world.rewards))
-    covered = dict.fromkeys(("standard", "interaction", "doubly robust"), 0)
-    one_by_one = 0
-    for seed in range(n_runs):
+N_RUNS = 500
+Log = tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]
+"""Users (n,), which slate each saw (n,), how eagerly they click (n, 1) and rewards (n, K)."""
+
+
+def logs(world: World, n_users: int) -> Iterator[Log]:
+    """500 logs of people who differ and who see 1 to 4 slates each."""
+    chance = world.logged.prod(axis=1)
+    for seed in range(N_RUNS):
         draw = np.random.default_rng(seed)
         users = np.repeat(np.arange(n_users), draw.integers(1, 5, n_users))
         rows = draw.choice(len(SLATES), len(users), p=chance)
         eager = draw.choice([0.4, 1.6], n_users)[users, None]
-        rewards = (draw.random((len(users), K)) < eager * world.rewards[rows]).astype(float)
+        yield users, rows, eager, (draw.random((len(users), K)) < eager * world.rewards[rows]).astype(float)
+
+
+def covers(found: intervals.Estimate, truth: float) -> bool:
+    return found.low <= truth <= found.high
+
+
+@pytest.mark.parametrize("seed_of_world", [0, 2])
+def test_intervals_cover_the_truth(seed_of_world: int) -> None:
+    """95 % intervals cover in 93 to 97 % where rewards interact."""
+    world = World.of(seed_of_world, interacting=True)
+    model = (0.8 * world.rewards, world.expected(0.8 * world.rewards))
+    covered = dict.fromkeys(("standard", "interaction", "doubly robust"), 0)
+    one_by_one = 0
+    for users, rows, _, rewards in logs(world, 400):
         terms = world.terms(rows, rewards, model)
+        down_to = world.down_to(rows)
         for name in covered:
-            found = intervals.estimate(terms[name], users)
-            covered[name] += found.low <= world.truth <= found.high
-        careless = intervals.estimate(terms["doubly robust"], np.arange(len(users)))
-        one_by_one += careless.low <= world.truth <= careless.high
-    assert all(0.93 * n_runs <= count <= 0.97 * n_runs for count in covered.values()), covered
+            weights = down_to[:, -1:] if name == "standard" else down_to
+            covered[name] += covers(intervals.estimate(terms[name], users, weights), world.truth)
+        careless = intervals.estimate(terms["doubly robust"], np.arange(len(users)), down_to)
+        one_by_one += covers(careless, world.truth)
+    assert all(0.93 * N_RUNS <= count <= 0.97 * N_RUNS for count in covered.values()), covered
     assert one_by_one < covered["doubly robust"]  # negative control: slates of one person are not independent
+
+
+@pytest.mark.parametrize("seed_of_world", [0, 2])
+def test_intervals_of_independent_ips_and_the_direct_method_cover_the_truth(seed_of_world: int) -> None:
+    """Where a reward depends on item and place alone, and where the model is right; a wrong one is not covered."""
+    world = World.of(seed_of_world, interacting=False)
+    covered, wrong = dict.fromkeys(("independent", "direct"), 0), 0
+    chance, draw = world.target.prod(axis=1), np.random.default_rng(1)
+    for users, rows, eager, rewards in logs(world, 400):
+        marginal = ratios(world.target_marginal[rows], world.logged_marginal[rows])
+        terms = estimators.independent_ips(rewards, marginal)
+        covered["independent"] += covers(intervals.estimate(terms, users, marginal), world.truth)
+        known = estimators.direct_method(eager * world.rewards[draw.choice(len(SLATES), len(users), p=chance)])
+        covered["direct"] += covers(intervals.estimate(known, users), world.truth)
+        wrong += covers(intervals.estimate(0.8 * known, users), world.truth)
+    assert all(0.93 * N_RUNS <= count <= 0.97 * N_RUNS for count in covered.values()), covered
+    assert wrong < 0.5 * N_RUNS  # negative control: all of the model's bias
+
+
+@pytest.mark.parametrize("seed_of_world", [0, 2])
+def test_intervals_of_the_pseudo_inverse_cover_the_truth(seed_of_world: int) -> None:
+    """Places that are drawn independently; only the slate's sum is observed."""
+    draw = np.random.default_rng(seed_of_world)
+    logged, target = (draw.dirichlet(3.0 * np.ones(ITEMS), K) for _ in range(2))
+    means, n_users, covered = draw.uniform(0.1, 0.6, (K, ITEMS)), 400, 0
+    truth, places = float((target * means).sum()), np.arange(K)
+    for _ in range(N_RUNS):
+        users = np.repeat(np.arange(n_users), draw.integers(1, 5, n_users))
+        shown = np.stack([draw.choice(ITEMS, len(users), p=logged[place]) for place in range(K)], axis=1)
+        eager = draw.choice([0.4, 1.6], n_users)[users, None]
+        rewards = (draw.random(shown.shape) < eager * means[places, shown]).astype(float)
+        weights = ratios(target[places, shown], logged[places, shown])
+        only_sum = np.concatenate([rewards.sum(axis=1, keepdims=True), np.zeros((len(users), K - 1))], axis=1)
+        covered += covers(intervals.estimate(estimators.pseudo_inverse(only_sum, weights), users, weights), truth)
+    assert 0.93 * N_RUNS <= covered <= 0.97 * N_RUNS
+
+
+@pytest.mark.parametrize("seed_of_world", [0, 2])
+def test_intervals_that_rest_on_few_slates_cover_nearly_as_often(seed_of_world: int) -> None:
+    """About 30 and 60 effective slates of 400 users; by the number of users alone they would cover less."""
+    world = World.of(seed_of_world, interacting=True, contrast=2.2)
+    model, covered, by_users, effective = (0.8 * world.rewards, world.expected(0.8 * world.rewards)), 0, 0, []
+    for users, rows, _, rewards in logs(world, 400):
+        terms = world.terms(rows, rewards, model)["doubly robust"]
+        found = intervals.estimate(terms, users, world.down_to(rows))
+        covered += covers(found, world.truth)
+        by_users += covers(intervals.estimate(terms, users), world.truth)
+        effective.append(found.effective_slates)
+    assert 15.0 < np.median(effective) < 75.0
+    assert 0.92 * N_RUNS <= covered <= 0.97 * N_RUNS, (covered, by_users)
+    assert by_users < covered  # negative control
 
 
 def check_against_obp(content: dict[str, Any]) -> None:

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from slatewise.recommender import Experiment, Recommender
+from slatewise.recommender import Experiment, Recommender, RequestError
 from slatewise.recommender.assignment import EXPERIMENTS
 from slatewise.service.settings import load_settings
 from slatewise.store import open_store
 from tests.support.recommending import Clock, ids, make_catalog
+from tests.support.serving import local, new_slate, small_catalog
 
 CATALOG = make_catalog(30)
 SHARES = {"dc2b-calibrated": 0.5, "popular": 0.5}
@@ -59,6 +60,51 @@ def test_an_experiment_counts_for_itself_and_survives_restarts(tmp_path: Path) -
         assert reading.store.read(lambda transaction: transaction.fit(EXPERIMENTS)) is not None
     with Recommender(CATALOG, SHARES, url, clock=clock) as recommender:
         assert sum(one.slates for one in recommender.experiments()) == 50 + 3 * 200  # all that was ever counted
+
+
+def test_an_experiment_is_stopped_and_goes_on_without_a_restart(tmp_path: Path) -> None:
+    """Durably, in every process that shares the store; the settings have the last word."""
+    url, clock, plan = f"sqlite:///{tmp_path}/slates.db", Clock(), Experiment("autumn", control="popular")
+    with Recommender(CATALOG, SHARES, url, clock=clock, experiment=plan) as recommender:
+        first, started = show(recommender, USERS[:60]), clock.now
+        assert set(first.values()) == {"popular", "dc2b-calibrated"}
+        clock.now += 100.0
+        recommender.switch_experiment("autumn", running=False)
+        assert set(show(recommender, USERS).values()) == {"popular"}
+        stopped = recommender.experiments()
+        assert sum(one.slates for one in stopped) == 60
+        assert (stopped[0].started_at, stopped[0].stopped_at) == (started, clock.now)
+        with Recommender(CATALOG, SHARES, recommender.store, clock=clock, experiment=plan) as other:
+            assert other.experiments()[0].stopped_at == clock.now  # it stays stopped after a restart
+            recommender.switch_experiment("autumn", running=True)
+            assert (other.follow_experiment(), other.follow_experiment()) == (True, False)
+            assert show(other, USERS[:60]) == first
+            assert sum(one.slates for one in other.experiments()) == 120
+            with pytest.raises(RequestError, match="there is no experiment 'winter'"):
+                other.switch_experiment("winter", running=False)
+    settled = Experiment("autumn", control="popular", running=False)
+    with Recommender(CATALOG, SHARES, url, clock=clock, experiment=settled) as recommender:
+        with pytest.raises(RequestError, match="the settings say"):
+            recommender.switch_experiment("autumn", running=True)
+        assert set(show(recommender, USERS).values()) == {"popular"}
+    with Recommender(CATALOG, SHARES, url, clock=clock) as recommender:
+        with pytest.raises(RequestError, match="no experiment"):
+            recommender.switch_experiment("autumn", running=False)
+        assert not recommender.follow_experiment()
+
+
+def test_operators_stop_an_experiment_over_http(tmp_path: Path) -> None:
+    catalog = small_catalog()
+    catalog.save(tmp_path / "catalog")
+    with local(tmp_path, Recommender(catalog, SHARES, experiment=Experiment("autumn", control="popular"))) as service:
+        asked = {"name": "autumn", "running": False}
+        stopped = service.client.request("PATCH", "/v1/experiments", json=asked)
+        assert (stopped.status_code, {one["stopped_at"] is None for one in stopped.json()}) == (200, {False})
+        assert {new_slate(service, f"user {number}")["policy"] for number in range(20)} == {"popular"}
+        unknown = service.client.request("PATCH", "/v1/experiments", json={**asked, "name": "winter"})
+        assert (unknown.status_code, "there is no experiment 'winter'" in unknown.json()["detail"]) == (422, True)
+        service.client.request("PATCH", "/v1/experiments", json={**asked, "running": True})
+        assert {new_slate(service, f"user {number}")["policy"] for number in range(20)} == set(SHARES)
 
 
 def test_another_experiment_splits_the_users_anew() -> None:

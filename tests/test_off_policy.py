@@ -14,6 +14,7 @@ from slatewise.evaluation.logged_slates import CASCADE, DIRECT, INTERACTION, STA
 from slatewise.policies import make_policy
 from slatewise.randomness import Streams, user_keys
 from slatewise.recommender import Pin, PolicyShare, Recommender, RequestError, SlateRules
+from slatewise.recommender.off_policy import DRAWS, with_shown
 from tests.support.recommending import Clock, make_catalog
 
 RATES = np.random.default_rng(4).uniform(0.1, 0.5, 12)
@@ -79,6 +80,37 @@ def test_the_policy_of_the_log_gets_what_it_got(recommender: Recommender) -> Non
         assert found.estimates[estimator].effective_slates == pytest.approx(800)
     assert found.difference.value == pytest.approx(0.0, abs=0.02)
     assert "may get more or less" in found.in_words()
+
+
+def test_a_shown_item_that_no_other_draw_has_there_can_be_judged() -> None:
+    """Little exploration: the item at the second place is nearly always drawn first."""
+    clock, catalog = Clock(), make_catalog(30)
+    shares = {"drawn": PolicyShare("dc2b-calibrated", options={"explore_slates": 0.05})}
+    with Recommender(catalog, shares, clock=clock) as recommender:
+        for user in range(60):
+            clock.now += 1.0
+            slate = recommender.recommend(f"user {user}", 5)
+            recommender.feedback(slate.slate_id, [slate.items[0].id], final=True)
+        found = recommender.evaluate("popular")
+    assert all(math.isfinite(one.value) for one in found.estimates.values())
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_dividing_by_a_mean_of_draws_with_the_shown_slate_is_right_on_average(share: float) -> None:
+    """A share of slates has item 0 at the first place; a reward of 1 for it at the second, where it is rarer."""
+    draw, n = np.random.default_rng(0), 200_000
+    is_above = draw.random((n, DRAWS + 1)) < share
+    chance = np.where(is_above, 0.0, 0.9)  # of item 0 at the second place, given the first
+    shown = draw.random(n) < chance[:, 0]
+    others = chance[:, 1:].mean(axis=1)
+    weights = shown / np.where(shown, with_shown(others, chance[:, 0]), 1.0)
+    expected = 1.0 - share ** (DRAWS + 1)  # all but what no draw has there
+    assert weights.mean() == pytest.approx(expected, abs=4.0 * weights.std() / math.sqrt(n))
+    alone = np.divide(shown, others, out=np.zeros(n), where=others > 0.0)
+    if share > 0.8:  # negative control: the other draws alone
+        assert (others[shown] == 0.0).any()
+    else:
+        assert alone.mean() - 1.0 > 8.0 * alone.std() / math.sqrt(n)
 
 
 def test_a_deterministic_log_is_warned_of() -> None:

@@ -34,12 +34,13 @@ class Estimate:
 def estimate(terms: Floats, users: Integers, weights: Floats | None = None) -> Estimate:
     """Return the mean of terms (n_slates,), one per slate, with an interval that takes users (n_slates,) as units.
 
-    weights: (n_slates, k) or none, for the number of effective slates and for the warning.
+    weights: (n_slates, k) or none, for the number of effective slates and for the warning. Student's t has as many
+    degrees of freedom as users, or as effective slates if these are fewer, less one.
     """
     value, error, n_users = clustered_mean(terms, users)
-    asymmetry, quantile = _asymmetry(terms - value, users), student_95(n_users - 1)
-    low, high = (value - error * unskewed(side * quantile, asymmetry) for side in (1.0, -1.0))
     effective = float(len(terms)) if weights is None else effective_slates(weights)
+    asymmetry, quantile = _asymmetry(terms - value, users), student_95(min(n_users, effective) - 1.0)
+    low, high = (value - error * unskewed(side * quantile, asymmetry) for side in (1.0, -1.0))
     warning = None if weights is None else support_warning(weights, users)
     return Estimate(value, low, high, effective, warning)
 
@@ -102,13 +103,13 @@ def support_warning(weights: Floats, users: Integers) -> str | None:
     return None
 
 
-def student_95(freedom: int) -> float:
+def student_95(freedom: float) -> float:
     """Return the two-sided 95 % quantile of Student's t, by its expansion around the normal (exact to 0.1 % from 4).
 
     >>> round(student_95(10), 3), round(student_95(100_000), 3)
     (2.228, 1.96)
     """
-    z, n = NORMAL_95, float(max(freedom, 1))
+    z, n = NORMAL_95, max(freedom, 1.0)
     first, second = (z**3 + z) / 4.0, (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0
     third = (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / 384.0
     return z + first / n + second / n**2 + third / n**3

@@ -21,6 +21,8 @@ from slatewise.lab.simulate import Session, simulate
 from slatewise.policies import POLICIES, Policy, make_policy
 
 KNOB = "diversity"
+VARIETY = (KNOB, "rerank")
+"""Options that change nothing of what a policy prepares for a catalog."""
 DIVERSITIES = (0.2, 0.35, 0.5, 0.65, 0.8)
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "logrank": {},
@@ -116,15 +118,16 @@ def tune(
 
 
 def policy_with(name: str, catalog: Catalog, options: Mapping[str, Any]) -> Policy:
-    """Create a policy; those that differ in `diversity` only share what is prepared for the catalog."""
-    others = json.dumps({option: value for option, value in options.items() if option != KNOB}, sort_keys=True)
+    """Create a policy; those that differ in `diversity` and `rerank` only share what is prepared for the catalog."""
+    others = json.dumps({option: value for option, value in options.items() if option not in VARIETY}, sort_keys=True)
     if KNOB in options and hasattr(POLICIES[name], "with_diversity"):
-        adjusted: Policy = prepared_policy(name, catalog, others).with_diversity(options[KNOB])
+        variety = [options[option] for option in VARIETY if option in options]
+        adjusted: Policy = prepared_policy(name, catalog, others).with_diversity(*variety)
         return adjusted
     return make_policy(name, catalog, **options)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=6)
 def prepared_policy(name: str, catalog: Catalog, options: str) -> Any:
-    """Create a policy once for many simulations, because some policies prepare a lot."""
+    """Create a policy once for many simulations, because some policies prepare a lot: a whole grid of `ease`."""
     return make_policy(name, catalog, **json.loads(options))

@@ -10,6 +10,7 @@ from slatewise.policies.history import (
     add_likes,
     check_reranking,
     make_reranker,
+    require_scipy,
     scores_from_weights,
     select_scored,
     start_history,
@@ -63,10 +64,9 @@ class Ease:
 
 def _inverse_of_positive_definite(matrix: Floats) -> Floats:
     """Invert by Cholesky, at a third of the cost of a general inverse."""
-    try:
-        from scipy.linalg import lapack
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("ease needs scipy: pip install '.[train]' in the checkout") from error
+    require_scipy("ease")
+    from scipy.linalg import lapack
+
     root, failed = lapack.dpotrf(matrix, lower=True)
     inverse, failed_too = lapack.dpotri(root, lower=True)
     if failed or failed_too:

@@ -9,13 +9,14 @@ from slatewise.catalog import Catalog
 from slatewise.evidence import Evidence
 from slatewise.policies.history import (
     LEAST,
+    add_weighted_rows,
     added,
     check_reranking,
     make_reranker,
     training_data,
     with_diversity,
 )
-from slatewise.policies.protocol import Booleans, Floats, Slates, State, check_share, pick, sigmoid
+from slatewise.policies.protocol import Booleans, Floats, Integers, Slates, State, check_share, pick, sigmoid
 from slatewise.randomness import Streams
 from slatewise.slates import Available
 
@@ -70,19 +71,19 @@ class Gaussian:
     def scores(self, state: State) -> Floats:
         """Condition on what each user has seen."""
         scores = np.tile(self.rates, (len(state["seen"]), 1))
+        amounts = np.zeros_like(state["seen"])
         for user, seen in enumerate(state["seen"]):
             items = np.flatnonzero(seen > LEAST)
-            if items.size:
-                answers = state["liked"][user, items] / seen[items]
-                scores[user] += self._conditioned(items, np.minimum(seen[items], 1.0), answers)
+            answers = state["liked"][user, items] / seen[items]
+            amounts[user, items] = self._conditioned(items, np.minimum(seen[items], 1.0), answers)
+        add_weighted_rows(amounts, self.covariance, scores)
         return scores
 
-    def _conditioned(self, items: np.ndarray[tuple[int], np.dtype[np.int64]], seen: Floats, answers: Floats) -> Floats:
-        """Return how far answers to some items, each seen by so much, move the scores of all."""
+    def _conditioned(self, items: Integers, seen: Floats, answers: Floats) -> Floats:
+        """Return C[S, S]⁻¹ (y_S − μ_S) for answers to some items, each seen by so much."""
         between = self.covariance[np.ix_(items, items)]
         between[np.diag_indices(len(items))] /= seen
-        weights = np.linalg.solve(between, answers - self.rates[items])
-        return np.asarray(weights @ self.covariance[items])
+        return np.asarray(np.linalg.solve(between, answers - self.rates[items]))
 
     def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Choose by the conditional means, re-ranked for variety."""

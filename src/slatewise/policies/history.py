@@ -3,22 +3,26 @@
 Such a policy has a method `scores(state)`, the options `diversity` and `rerank`, and these functions as its methods.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog, CatalogError
+from slatewise.compiled import compiled
 from slatewise.evidence import Evidence
-from slatewise.policies.protocol import Booleans, Floats, Slates, State, check_share, sigmoid
+from slatewise.policies.protocol import Booleans, Floats, Integers, Slates, State, check_share, sigmoid
 from slatewise.policies.reranking import RERANKERS, Reranker
 from slatewise.randomness import Streams
 from slatewise.slates import Available
 
 LEAST = 1e-9
 """Weights below this are what rounding leaves of evidence that was taken back."""
+
+STRIP = 512
+"""Columns that are added up at a time."""
 
 TRAINING_DATA = {"co_likes": "co-likes", "likes": "the likes of its training users"}
 """What a catalog can hold beyond what every catalog holds."""
@@ -49,6 +53,12 @@ def training_data(catalog: Catalog, part: str, policy: str) -> NDArray[Any]:
     return found
 
 
+def require_scipy(policy: str) -> None:
+    """Refuse a policy whose preparation needs scipy where it is not installed; numba's matrix product needs it, too."""
+    if find_spec("scipy") is None:
+        raise ModuleNotFoundError(f"{policy} needs scipy: pip install '.[train]' in the checkout")
+
+
 def check_reranking(diversity: float, rerank: str) -> None:
     """Refuse a diversity outside 0 to 1 and a rule that does not exist."""
     check_share("diversity", diversity)
@@ -62,9 +72,9 @@ def make_reranker(policy: Any) -> Reranker:
     return Reranker(policy.catalog, policy.diversity, policy.rerank, are_probabilities)
 
 
-def with_diversity(policy: Any, diversity: float) -> Any:
-    """Return the same policy with another diversity; what it names as `prepared` is shared."""
-    other = replace(policy, diversity=diversity)
+def with_diversity(policy: Any, diversity: float, rerank: str | None = None) -> Any:
+    """Return the same policy with another diversity, or rule for it; what it names as `prepared` is shared."""
+    other = replace(policy, diversity=diversity, rerank=rerank or policy.rerank)
     vars(other)[policy.prepared] = getattr(policy, policy.prepared)
     return other
 
@@ -99,22 +109,28 @@ def select_scored(
 
 
 def scores_from_weights(catalog: Catalog, liked: Floats, weights: Floats) -> Floats:
-    """Return liked @ weights (n_users, n_items), row by row; popularity for those who liked nothing yet."""
-
-    def row(items: NDArray[np.int64], amounts: Floats) -> Floats:
-        return np.asarray(amounts @ weights[items])
-
-    return scores_by_user(catalog, liked, row)
-
-
-def scores_by_user(catalog: Catalog, liked: Floats, row: Callable[[NDArray[np.int64], Floats], Floats]) -> Floats:
-    """Return a row of scores for each user from the items liked and their amounts; popularity without any."""
-    scores = np.tile(sigmoid(catalog.log_odds), (len(liked), 1))
-    for user, amounts in enumerate(liked):
-        items = np.flatnonzero(amounts > LEAST)
-        if items.size:
-            scores[user] = row(items, amounts[items])
+    """Return liked @ weights (n_users, n_items); popularity for those who liked nothing yet."""
+    is_liked = liked > LEAST
+    scores: Floats = np.where(is_liked.any(axis=1, keepdims=True), 0.0, sigmoid(catalog.log_odds))
+    add_weighted_rows(np.where(is_liked, liked, 0.0), weights, scores)
     return scores
+
+
+def add_weighted_rows(amounts: Floats, rows: Floats, sums: Floats) -> None:
+    """Add amounts @ rows to sums, where most amounts (n_users, n_items) are 0."""
+    users, items = np.nonzero(amounts)
+    add_rows(users, items, amounts[users, items], rows, sums)
+
+
+@compiled
+def add_rows(users: Integers, items: Integers, amounts: Floats, rows: Floats, sums: Floats) -> None:
+    """Add amounts[n] times the row items[n] to the sum of users[n], for all n; in strips that fit into the cache."""
+    for start in range(0, rows.shape[1], STRIP):
+        end = min(start + STRIP, rows.shape[1])
+        for n in range(users.size):
+            user, item, amount = users[n], items[n], amounts[n]
+            for column in range(start, end):
+                sums[user, column] += amount * rows[item, column]
 
 
 def keep_largest(weights: Floats, number: int) -> Floats:

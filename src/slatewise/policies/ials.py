@@ -5,21 +5,27 @@ from functools import cached_property
 
 import numpy as np
 
+from slatewise.belief.linear_algebra import cholesky, solve_lower, solve_upper
 from slatewise.catalog import Catalog
+from slatewise.compiled import compiled
 from slatewise.policies.history import (
+    LEAST,
     add_likes,
     check_reranking,
     make_reranker,
-    scores_by_user,
+    require_scipy,
     select_scored,
     start_history,
     training_data,
     with_diversity,
 )
-from slatewise.policies.protocol import Floats, Integers, State, check_positive
+from slatewise.policies.protocol import Floats, Integers, State, check_positive, sigmoid
 
 DEVIATION = 0.1
 SEED = 0
+
+Likes = tuple[Integers, Integers]
+"""Where the likes of each row start, and what is liked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +56,7 @@ class Ials:
 
     def __post_init__(self) -> None:
         training_data(self.catalog, "likes", "ials")
+        require_scipy("ials")
         for name in ("dim", "regularisation", "unobserved", "iterations"):
             check_positive(name, getattr(self, name))
         check_reranking(self.diversity, self.rerank)
@@ -58,39 +65,50 @@ class Ials:
     def item_factors(self) -> Floats:
         """Return the q_i (n_items, dim)."""
         users, items = training_data(self.catalog, "likes", "ials").astype(np.int64).T
-        n_users = int(users.max(initial=-1)) + 1
-        start = np.random.default_rng(SEED).normal(0.0, DEVIATION / np.sqrt(self.dim), (self.catalog.n_items, self.dim))
-        by_user, by_item = _groups(users, items, n_users), _groups(items, users, self.catalog.n_items)
-        factors: Floats = start
+        n_users, n_items = int(users.max(initial=-1)) + 1, self.catalog.n_items
+        by_user, by_item = _grouped(users, items, n_users), _grouped(items, users, n_items)
+        factors = np.random.default_rng(SEED).normal(0.0, DEVIATION / np.sqrt(self.dim), (n_items, self.dim))
         for _ in range(self.iterations):
-            user_factors = self._fit_all(factors, by_user)
-            factors = self._fit_all(user_factors, by_item) if n_users else np.zeros_like(start)
+            factors = self.fit(self.fit(factors, by_user), by_item)
         return factors
 
     def scores(self, state: State) -> Floats:
-        """Fold the users in: their factors times those of the items."""
-        factors = self.item_factors
-        gram = factors.T @ factors
+        """Fold the users in: their factors times those of the items; popularity until the first click."""
+        users, items = np.nonzero(state["liked"] > LEAST)
+        scores = np.tile(sigmoid(self.catalog.log_odds), (len(state["liked"]), 1))
+        factors = self.fit(self.item_factors, _grouped(users, items, len(scores)))
+        for user in np.unique(users):
+            scores[user] = self.item_factors @ factors[user]
+        return scores
 
-        def row(items: Integers, _amounts: Floats) -> Floats:
-            return np.asarray(factors @ self.fit(factors[items], gram, len(factors)))
-
-        return scores_by_user(self.catalog, state["liked"], row)
-
-    def fit(self, liked: Floats, gram: Floats, n_others: int) -> Floats:
-        """Return the factor that explains likes of the rows `liked` (n, dim); gram is that of all n_others rows."""
-        ridge = self.regularisation * (len(liked) + self.unobserved * n_others)
-        matrix = liked.T @ liked + self.unobserved * gram + ridge * np.eye(self.dim)
-        return np.asarray(np.linalg.solve(matrix, liked.sum(axis=0)))
-
-    def _fit_all(self, others: Floats, groups: list[Integers]) -> Floats:
-        """Fit one side, given the factors of the other and which of them each row liked."""
-        gram = others.T @ others
-        rows = [self.fit(others[group], gram, len(others)) for group in groups]
-        return np.array(rows).reshape(len(groups), self.dim)
+    def fit(self, others: Floats, likes: Likes) -> Floats:
+        """Fit one side, given the factors of the other (n_others, dim) and which of them each row likes."""
+        factors = np.zeros((len(likes[0]) - 1, self.dim))
+        if not len(others):
+            return factors
+        sizes = np.diff(likes[0]) + self.unobserved * len(others)
+        fit_rows(others, likes, self.unobserved * (others.T @ others), self.regularisation * sizes, factors)
+        return factors
 
 
-def _groups(keys: Integers, values: Integers, n_keys: int) -> list[Integers]:
-    """Return the values of each key from 0 to n_keys."""
-    order = np.argsort(keys, kind="stable")
-    return np.split(values[order], np.cumsum(np.bincount(keys, minlength=n_keys))[:-1]) if n_keys else []
+def _grouped(keys: Integers, values: Integers, n_keys: int) -> Likes:
+    """Return where the values of each key from 0 to n_keys start (n_keys + 1,), and all values by key."""
+    starts = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n_keys))])
+    return starts.astype(np.int64), values[np.argsort(keys, kind="stable")]
+
+
+@compiled
+def fit_rows(others: Floats, likes: Likes, gram: Floats, ridges: Floats, factors: Floats) -> None:
+    """Add to each row of zeros the x with (Σ q qᵀ + gram + ridge I) x = Σ q, summed over the q that the row likes."""
+    starts, members = likes
+    root = np.empty(gram.shape)
+    for row in range(len(factors)):
+        liked = others[members[starts[row] : starts[row + 1]]]
+        matrix = gram + np.dot(liked.T, liked)
+        for axis in range(len(gram)):
+            matrix[axis, axis] += ridges[row]
+        for number in range(len(liked)):
+            factors[row] += liked[number]
+        cholesky(matrix, root)
+        solve_lower(root, factors[row])
+        solve_upper(root, factors[row])

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from slatewise.catalog import Catalog
-from slatewise.policies.coverage import Covered, choose_by_coverage
+from slatewise.policies.coverage import Covered, Gains, Variety, choose_by_coverage
 from slatewise.policies.protocol import Booleans, Floats, State, pick, sigmoid
 from slatewise.slates import Available, CategorySets, Choice, Rule, choose, pack_sets, rules, table, top_k
 from slatewise.slates.kernels import Vectors, read_only
@@ -59,6 +59,13 @@ class Reranker:
         _, first = np.unique(self.sets.of_item, return_index=True)
         members = self.catalog.categories[first].astype(np.float64)
         return np.asarray(members / np.maximum(members.sum(axis=1, keepdims=True), 1.0))
+
+    @cached_property
+    def set_sizes(self) -> tuple[Floats, Floats]:
+        """The distinct shares 1 / size of a category, and which set has which (n_shares · n_categories, n_sets)."""
+        sizes = np.unique(self.shares[self.shares > 0.0])
+        members = self.shares[None] == sizes[:, None, None]
+        return sizes, members.transpose(0, 2, 1).reshape(-1, len(self.shares)).astype(np.float64)
 
     @cached_property
     def crowd(self) -> Floats:
@@ -158,33 +165,33 @@ def _xquad(reranker: Reranker, wanted: Wanted, available: Booleans | Available, 
 
 
 def _calibration(reranker: Reranker, wanted: Wanted, available: Booleans | Available, k: int) -> Choice:
-    """Steck 2018: (1 − λ)·Σ score − λ·KL(p ‖ q), p the categories of the user's likes, q those of the slate."""
-    profile = np.maximum(reranker.profile(wanted.state), LEAST_UNIT)[:, None, :]
+    """Steck 2018: (1 − λ)·Σ score − λ·KL(p ‖ q), p the categories of the user's likes, q those of the slate.
+
+    −KL is that of the slate, one place longer, plus what each category of the item changes; a category's share depends
+    on the size of the item's set alone.
+    """
+    profile = np.maximum(reranker.profile(wanted.state), LEAST_UNIT)
+    sizes, members = reranker.set_sizes
 
     def variety(covered: Covered) -> Floats:
-        slate = (covered.total[:, None, :] + reranker.shares) / (covered.size + 1)
-        mixed = (1.0 - SMOOTHING) * slate + SMOOTHING * profile
-        return np.asarray((profile * np.log(mixed / profile)).sum(axis=2))
+        target, total = profile[:, None, :], covered.total[:, None, :]
+        slate = (total + np.concatenate([[0.0], sizes])[:, None]) / (covered.size + 1)
+        terms = target * np.log(((1.0 - SMOOTHING) * slate + SMOOTHING * target) / target)
+        changes = (terms[:, 1:] - terms[:, :1]).reshape(len(profile), -1)
+        return np.asarray(terms[:, 0].sum(axis=1, keepdims=True) + changes @ members)
 
     return _mixed(reranker, wanted, variety, available, k)
 
 
-def _mixed(
-    reranker: Reranker,
-    wanted: Wanted,
-    variety: Callable[[Covered], Floats],
-    available: Booleans | Available,
-    k: int,
-) -> Choice:
+def _mixed(reranker: Reranker, wanted: Wanted, variety: Variety, available: Booleans | Available, k: int) -> Choice:
     """Choose by (1 − λ)·score + λ·variety, where variety says what each distinct set of categories is worth."""
     share, of_item = wanted.wanted[:, None], reranker.sets.of_item
-    scores = (1.0 - share) * wanted.relative
-
-    def gains(covered: Covered) -> Floats:
-        return np.asarray(scores + (share * variety(covered))[:, of_item])
-
-    choice = choose_by_coverage(gains, reranker.shares[of_item], available, len(scores), k)
-    return Choice(choice.items, choice.gains, (choice.gains - pick(scores, choice.items)) * (choice.items >= 0))
+    own = (1.0 - share) * wanted.relative
+    gains = Gains(
+        own, np.ones(len(of_item)), of_item, reranker.shares[of_item], lambda covered: share * variety(covered)
+    )
+    choice = choose_by_coverage(gains, available, len(own), k)
+    return Choice(choice.items, choice.gains, (choice.gains - pick(own, choice.items)) * (choice.items >= 0))
 
 
 RERANKERS: dict[str, Rerank] = {

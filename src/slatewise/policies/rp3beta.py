@@ -11,6 +11,7 @@ from slatewise.policies.history import (
     check_reranking,
     keep_largest,
     make_reranker,
+    require_scipy,
     scores_from_weights,
     select_scored,
     start_history,
@@ -54,6 +55,7 @@ class Rp3Beta:
     @cached_property
     def weights(self) -> Floats:
         """Return W (n_items, n_items), its diagonal zero."""
+        require_scipy("rp3beta")
         from scipy.sparse import csr_matrix
 
         users, items = training_data(self.catalog, "likes", "rp3beta").T

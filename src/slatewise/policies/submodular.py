@@ -12,7 +12,7 @@ import numpy as np
 
 from slatewise.catalog import Catalog
 from slatewise.evidence import Evidence
-from slatewise.policies.coverage import Covered, choose_by_coverage
+from slatewise.policies.coverage import Covered, Gains, choose_by_coverage
 from slatewise.policies.protocol import (
     Booleans,
     Floats,
@@ -67,14 +67,15 @@ def select_covering(
     topics, inverse = policy.topics, np.linalg.inv(state["gram"])
     theta = np.matmul(inverse, state["reward"][:, :, None])[:, :, 0]
 
-    def gains(covered: Covered) -> Floats:
-        steps = covered.left[:, None, :] * topics.shares
-        bound = (steps * theta[:, None, :]).sum(axis=2)
+    def variety(covered: Covered) -> Floats:
+        bound = (covered.left * theta) @ topics.shares.T
         if policy.exploration > 0.0:
+            steps = covered.left[:, None, :] * topics.shares
             bound += policy.exploration * np.sqrt(np.maximum((np.matmul(steps, inverse) * steps).sum(axis=2), 0.0))
-        return np.asarray(bound[:, topics.of_item] * topics.rates)
+        return np.asarray(bound)
 
-    choice = choose_by_coverage(gains, topics.coverage, available, len(theta), k)
+    gains = Gains(np.zeros((1, len(topics.rates))), topics.rates, topics.of_item, topics.coverage, variety)
+    choice = choose_by_coverage(gains, available, len(theta), k)
     unknown = np.full(choice.items.shape, np.nan)
     return Slates(choice.items, unknown, unknown, choice.gains)
 

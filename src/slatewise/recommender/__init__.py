@@ -15,10 +15,10 @@ from slatewise.catalog import Catalog
 from slatewise.evaluation.verdict import Evaluation
 from slatewise.evidence import SERVICE_DEFAULT, Attention
 from slatewise.policies import Policy
-from slatewise.recommender.assignment import EXPERIMENTS, Experiment
+from slatewise.recommender.assignment import Experiment
 from slatewise.recommender.event_kinds import event_kinds
 from slatewise.recommender.events import Event, record_event
-from slatewise.recommender.experiments import compare_in_experiment
+from slatewise.recommender.experiments import begin_experiment, compare_in_experiment, read_experiment
 from slatewise.recommender.expiry import PORTION, ExpiredSlates, Portion
 from slatewise.recommender.explain import MAX_ROUNDS, user_view
 from slatewise.recommender.feedback import FeedbackEvent, Values, record_feedback
@@ -68,10 +68,10 @@ from slatewise.recommender.types import (
     UserView,
 )
 from slatewise.recommender.verify import belief_problem
-from slatewise.store import Store, StoreDamagedError, StoreUnavailableError, open_store
+from slatewise.store import Store, StoreDamagedError, open_store
 from slatewise.store.export import WrongPageError, export_user
 from slatewise.store.protocol import Transaction
-from slatewise.store.records import CLOSED, FitRecord, ItemId, UserRecord
+from slatewise.store.records import CLOSED, ItemId, UserRecord
 
 __all__ = [
     "AtLeast",
@@ -179,7 +179,8 @@ class Recommender:
         opened = open_store(store) if isinstance(store, str) else store
         if self._follows_fit:
             self._rules = replace(self._rules, attention=_fitted(opened))
-        self._experiment = None if experiment is None else _dated(opened, experiment.among(self.shares), clock())
+        self._plan = None if experiment is None else experiment.among(self.shares)
+        self._experiment = None if self._plan is None else begin_experiment(opened, self._plan, clock())
         self._shadow = PolicyShare(shadow) if isinstance(shadow, str) else shadow
         self._rates = LiveRates(opened)
         served = self._prepare(ItemSnapshot.read(opened, catalog))
@@ -720,6 +721,55 @@ class Recommender:
         totals, serving = self.store.read(lambda transaction: transaction.totals()), self._serving
         return compare_in_experiment(totals, self.shares, serving.served.experiment, serving.clock())
 
+    def switch_experiment(self, name: str, running: bool) -> None:
+        """Stop the named experiment, or go on with it, durably and without a restart; its counts stay.
+
+        Parameters
+        ----------
+        name : str
+            The name of the experiment that this recommender was given.
+        running : bool
+            Whether it shall run. One that its settings stop does not.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> from slatewise.recommender import Experiment
+        >>> catalog = Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]])
+        >>> shares = {"dc2b-calibrated": 0.5, "popular": 0.5}
+        >>> recommender = Recommender(catalog, shares, experiment=Experiment("autumn", control="popular"))
+        >>> recommender.switch_experiment("autumn", running=False)
+        >>> {recommender.recommend(f"user {number}").policy for number in range(20)}
+        {'popular'}
+        """
+        plan = self._plan
+        if plan is None or plan.name != name:
+            there_is = "no experiment" if plan is None else f"only {plan.name!r}"
+            raise RequestError(f"there is no experiment {name!r} in the settings of this service, {there_is}")
+        if running and not plan.running:
+            raise RequestError(f"the settings say that {name!r} does not run; change them")
+        begin_experiment(self.store, plan, self._serving.clock(), halted=not running)
+        self.follow_experiment()
+
+    def follow_experiment(self) -> bool:
+        """Take in that the experiment was stopped or goes on, by another process; return whether anything changed.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.follow_experiment()
+        False
+        """
+        if self._plan is None:
+            return False
+        with self._items_lock:
+            dated = read_experiment(self.store, self._plan, self._serving.clock())
+            if dated == self._experiment:
+                return False
+            self._experiment = self._serving.served.experiment = dated
+            return True
+
     def evaluate(
         self, policy: str, options: Mapping[str, Any] | None = None, *, on_user: Callable[[], None] | None = None
     ) -> Evaluation:
@@ -1197,20 +1247,6 @@ class Recommender:
             return self.store.read(lambda transaction: belief_problem(transaction, served, user))
         except StoreDamagedError as error:
             return str(error)
-
-
-def _dated(store: Store, experiment: Experiment, now: float) -> Experiment:
-    """Return an experiment with its times; the store learns of a new start or stop, unless it is opened for reading."""
-
-    def job(transaction: Transaction) -> Experiment:
-        dated, kept = experiment.in_history(transaction.fit(EXPERIMENTS), now)
-        transaction.save_fit(FitRecord(EXPERIMENTS, now, kept))
-        return dated
-
-    try:
-        return store.write(job).result()
-    except StoreUnavailableError:
-        return experiment.in_history(store.read(lambda transaction: transaction.fit(EXPERIMENTS)), now)[0]
 
 
 def _fitted(store: Store) -> Attention:

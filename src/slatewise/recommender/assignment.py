@@ -39,8 +39,9 @@ class Experiment:
 
     control: what the others are compared with, by default the policy with the largest share; holdout: the share of
     users that stay out of it and get the control, the same users in every experiment; effect: the difference of click
-    rates that matters; running: after it was set to False, everybody gets the control and nothing is counted any more.
-    The store keeps when it was started and stopped.
+    rates that matters; running: after it was set to False, everybody gets the control and nothing is counted any more
+    (`Recommender.switch_experiment` stops and goes on without a restart). The store keeps when it was started and
+    stopped.
 
     Examples
     --------
@@ -94,10 +95,17 @@ class Experiment:
         own = [one for one in everything if one.policy.endswith(ending)]
         return [replace(one, policy=one.policy.removesuffix(ending)) for one in own]
 
-    def in_history(self, kept: FitRecord | None, now: float) -> tuple["Experiment", dict[str, Any]]:
-        """Return the experiment with its times, and what the store shall keep about all experiments."""
+    def in_history(
+        self, kept: FitRecord | None, now: float, halted: bool | None = None
+    ) -> tuple["Experiment", dict[str, Any]]:
+        """Return the experiment with its times, and what the store shall keep about all experiments.
+
+        halted: stop it whatever the settings say, or no longer; None leaves that as the store has it.
+        """
         known: dict[str, Any] = {} if kept is None else dict(kept.content)
         before = known.get(self.name, {})
-        started, stopped = before.get("started_at") or now, None if self.running else before.get("stopped_at") or now
-        dated = replace(self, started_at=started, stopped_at=stopped)
-        return dated, {**known, self.name: asdict(dated)}
+        is_halted = bool(before.get("halted", False)) if halted is None else halted
+        running = self.running and not is_halted
+        started, stopped = before.get("started_at") or now, None if running else before.get("stopped_at") or now
+        dated = replace(self, running=running, started_at=started, stopped_at=stopped)
+        return dated, {**known, self.name: {**asdict(dated), "halted": is_halted}}

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from slatewise.evaluation.sequential import information_needed, radius, tightest_at
-from slatewise.recommender.assignment import Experiment
+from slatewise.recommender.assignment import EXPERIMENTS, Experiment
 from slatewise.recommender.types import UNKNOWN, Interval, PolicyResult
-from slatewise.store.protocol import PolicyTotals
+from slatewise.store.protocol import PolicyTotals, Store, StoreUnavailableError, Transaction
+from slatewise.store.records import FitRecord
 
 NORMAL_95 = 1.959964
 SECONDS_PER_DAY = 86_400.0
@@ -18,6 +19,30 @@ EFFECT = 0.01
 """The difference of click rates that matters, if nothing else is said."""
 FEWEST_USERS = 30
 """Of each policy, before its difference gets an interval: these rest on the central limit theorem."""
+
+
+def begin_experiment(store: Store, plan: Experiment, now: float, halted: bool | None = None) -> Experiment:
+    """Return an experiment with its times; the store learns of a start or stop, unless it is opened for reading.
+
+    halted: see `Experiment.in_history`.
+    """
+
+    def job(transaction: Transaction) -> Experiment:
+        dated, kept = plan.in_history(transaction.fit(EXPERIMENTS), now, halted)
+        transaction.save_fit(FitRecord(EXPERIMENTS, now, kept))
+        return dated
+
+    try:
+        return store.write(job).result()
+    except StoreUnavailableError:
+        if halted is not None:
+            raise
+        return read_experiment(store, plan, now)
+
+
+def read_experiment(store: Store, plan: Experiment, now: float) -> Experiment:
+    """Return an experiment as the store has it."""
+    return plan.in_history(store.read(lambda transaction: transaction.fit(EXPERIMENTS)), now)[0]
 
 
 def compare_policies(

@@ -89,24 +89,6 @@ class Situation:
 
 
 @dataclass(eq=False)
-class OnePolicy:
-    """One policy on its way through the log of one user."""
-
-    served: ServedCatalog
-    log: LogTail
-    known: UserProfile | None = None
-
-    def at(self, slate: SlateRecord, choice: Choice, learning: ServedPolicy, choosing: ServedPolicy) -> Situation:
-        """Return the situation at a slate, of a policy as it learns and as it chose, with the rates of that time."""
-        self.known = profile_before(self.served, learning, self.log, slate, self.known)
-        key = np.array([choice["random_key"]], dtype=np.uint64)
-        learned = learn_everything(replace(self.known, policy=choosing))
-        request = logged_request(slate.user, choice)
-        policy, state, available, _ = situation(self.served, choosing, learned, request, choice["at"])
-        return Situation(policy, state, available, Streams(choice["seed"], key, choice["step"]))
-
-
-@dataclass(eq=False)
 class OffPolicyReader:
     """Reads a log and works out what the target policy makes of each slate."""
 
@@ -154,9 +136,23 @@ class UserReplay:
     target: ServedPolicy
     log: LogTail
     history: RatesHistory
+    profiles: dict[str, UserProfile] = field(default_factory=dict)
+    """By the key of beliefs: policies that learn alike share them."""
 
-    def __post_init__(self) -> None:
-        self._shower, self._judged, self._model = (OnePolicy(self.served, self.log) for _ in range(3))
+    def situation(
+        self, logged_slate: tuple[SlateRecord, Choice], learning: ServedPolicy, choosing: ServedPolicy
+    ) -> Situation:
+        """Return the situation at a slate, of a policy as it learns and as it chose, with the rates of that time."""
+        slate, choice = logged_slate
+        known = self.profiles.get(learning.key)
+        if known is None or known.n_slates != slate.number:
+            known = profile_before(self.served, learning, self.log, slate, known)
+            self.profiles[learning.key] = known
+        learned = learn_everything(replace(known, policy=choosing))
+        request = logged_request(slate.user, choice)
+        policy, state, available, _ = situation(self.served, choosing, learned, request, choice["at"])
+        key = np.array([choice["random_key"]], dtype=np.uint64)
+        return Situation(policy, state, available, Streams(choice["seed"], key, choice["step"]))
 
     def terms(
         self, logged_slate: tuple[SlateRecord, Choice], shower: ServedPolicy, rates: tuple[Rates, int], rewards: Floats
@@ -164,29 +160,30 @@ class UserReplay:
         """Return what is known about a slate; None if the target has nothing to show in its place."""
         slate, choice = logged_slate
         numbers, model = self.served.numbers(slate.items), self.served.policy(MODEL)
-        predicted = self._predictions(slate, choice, model.with_rates(*rates), model)
+        predicted = self._predictions(logged_slate, model, model.with_rates(*rates))
         logged, logged_marginal = np.ones(len(numbers)), np.ones(len(numbers))
         if "propensities" in choice:
             logged = np.array(choice["propensities"])
-            situation = self._shower.at(slate, choice, shower, as_logged(shower, choice, rates))
-            if situation.softmax is not None:
-                logged_marginal = situation.softmax.marginals(situation.available, numbers, situation.starts)[0]
+            shown = self.situation(logged_slate, shower, as_logged(shower, choice, rates))
+            if shown.softmax is not None:
+                drawn = shown.softmax.marginals(shown.available, numbers, shown.starts)[0]
+                logged_marginal = with_shown(drawn, logged)
         try:
-            judged = self._judged.at(slate, choice, self.target, self.target.with_rates(*rates))
+            judged = self.situation(logged_slate, self.target, self.target.with_rates(*rates))
         except RequestError:
             return None
         target = target_terms(judged, numbers, predicted)
         if target is None:
             return None
         conditional, marginal, expected, direct = target
-        shown = predicted[numbers]
-        return SlateTerms(rewards, logged, conditional, logged_marginal, marginal, shown, expected, direct)
+        of_shown = predicted[numbers]
+        return SlateTerms(rewards, logged, conditional, logged_marginal, marginal, of_shown, expected, direct)
 
     def _predictions(
-        self, slate: SlateRecord, choice: Choice, choosing: ServedPolicy, learning: ServedPolicy
+        self, logged_slate: tuple[SlateRecord, Choice], learning: ServedPolicy, choosing: ServedPolicy
     ) -> Floats:
         """Return the probability of a click on each item (n_items,), by the model."""
-        situation = self._model.at(slate, choice, learning, choosing)
+        situation = self.situation(logged_slate, learning, choosing)
         model: Any = situation.policy
         return np.asarray(np.clip(model.probabilities(situation.state)[0], 0.0, 1.0))
 
@@ -207,6 +204,15 @@ def target_terms(situation: Situation, shown: Integers, predicted: Floats) -> tu
     own = np.where(chosen >= 0, predicted[np.maximum(chosen, 0)], 0.0)
     before = np.concatenate([[1.0], follows[:-1]])
     return follows, is_same.astype(np.float64), own * before, own
+
+
+def with_shown(drawn: Floats, logged: Floats) -> Floats:
+    """Return marginals as means over drawn slates and the one that was shown, which gave its items `logged`.
+
+    Since it was drawn like the others, dividing by this mean is right on average, as by the balance heuristic (Veach
+    and Guibas 1995), but for an item that all of these slates have further up. The mean of the others alone can be 0.
+    """
+    return np.asarray((DRAWS * drawn + logged) / (DRAWS + 1))
 
 
 def _unusable(slate: SlateRecord, choice: Choice | None) -> str | None:

@@ -84,7 +84,7 @@ def profile_before(
     feedback = [event for event in log.feedback if event.received_at < now]
     events = [event for event in log.events if event.received_at < now and event.position <= slate.number]
     past = LogTail(closed, feedback, events)
-    if known is None or known.policy is not policy or _is_late(past, known, earlier):
+    if known is None or known.policy.key != policy.key or _is_late(past, known, earlier):
         learned = Learned.nothing(served, policy)
     else:
         learned = known.learned

@@ -1,4 +1,4 @@
-"""Items that other workers, or commands, changed are served soon: a thread looks at the version of the item table."""
+"""What other workers, or commands, changed is served soon: a thread looks at the item table and the experiment."""
 
 import threading
 import time
@@ -35,6 +35,8 @@ class ItemFollower:
         try:
             if self._recommender.follow_items():
                 self._log.event("items changed", version=self._recommender.snapshot.version)
+            if self._recommender.follow_experiment():
+                self._log.event("experiment switched")
             self._has_failed = False
         except StoreError as error:
             if not self._has_failed:

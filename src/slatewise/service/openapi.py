@@ -43,6 +43,7 @@ EXAMPLES: Json = {
     "put_item": {"title": "Tea", "categories": ["Drinks"], "attributes": {"price": 4.5}},
     "patch_item": {"available": False},
     "promote_version": {"version": "0123456789abcdef"},
+    "switch_experiment": {"name": "autumn", "running": False},
 }
 """Bodies to try, by the name of the handler."""
 

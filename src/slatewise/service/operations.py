@@ -12,7 +12,7 @@ from starlette.responses import Response
 from slatewise.service.errors import NO_STORE, UNAVAILABLE, ProblemError
 from slatewise.service.http import JsonResponse
 from slatewise.service.metrics import Gauges
-from slatewise.service.schemas import Health, LiveView
+from slatewise.service.schemas import ExperimentBody, Health, LiveView
 from slatewise.service.state import ServiceState
 from slatewise.store.protocol import StoreError
 
@@ -22,6 +22,12 @@ Figures = TypeVar("Figures")
 async def show_experiments(state: ServiceState, _: Request) -> Response:
     """Compare the policies: click rate and diversity with 95 % intervals, at most five seconds old."""
     return JsonResponse(await state.experiments())
+
+
+async def switch_experiment(state: ServiceState, _: Request, body: ExperimentBody) -> Response:
+    """Stop the named experiment, or go on with it, without a restart; other workers follow within a second."""
+    await state.run_for_operators(state.recommender.switch_experiment, body.name, body.running)
+    return JsonResponse(await state.experiments(at_once=True))
 
 
 async def show_live(state: ServiceState, _: Request) -> Response:

@@ -27,13 +27,14 @@ from slatewise.service.catalog import (
 from slatewise.service.events import Events, record_events
 from slatewise.service.http import Endpoint
 from slatewise.service.items import list_items, patch_item, put_item, put_items, show_item, withdraw_item
-from slatewise.service.operations import is_live, is_ready, show_experiments, show_live, show_metrics
+from slatewise.service.operations import is_live, is_ready, show_experiments, show_live, show_metrics, switch_experiment
 from slatewise.service.rerank import rerank
 from slatewise.service.retraining import TrainingRecord
 from slatewise.service.schemas import (
     BatchResults,
     CatalogView,
     EventBatchResults,
+    ExperimentBody,
     ExportQuery,
     Health,
     ItemBatch,
@@ -63,6 +64,7 @@ EVENTS: TypeAdapter[Any] = TypeAdapter(Events)
 EXPORT_QUERY: TypeAdapter[Any] = TypeAdapter(ExportQuery)
 MERGE_BODY: TypeAdapter[Any] = TypeAdapter(MergeBody)
 PROMOTE_BODY: TypeAdapter[Any] = TypeAdapter(PromoteBody)
+EXPERIMENT_BODY: TypeAdapter[Any] = TypeAdapter(ExperimentBody)
 RERANK_BODY: TypeAdapter[Any] = TypeAdapter(RerankBody)
 ITEMS_QUERY: TypeAdapter[Any] = TypeAdapter(ItemsQuery)
 ITEM_BODY: TypeAdapter[Any] = TypeAdapter(ItemBody)
@@ -92,6 +94,7 @@ ROUTES = (
     Endpoint("POST", "/v1/catalog/rollback", rollback_version, ADMIN, {200: CatalogView}),
     Endpoint("GET", "/v1/catalog/trainings", list_trainings, ADMIN, {200: list[TrainingRecord]}),
     Endpoint("GET", "/v1/experiments", show_experiments, READ, {200: list[PolicyResult]}),
+    Endpoint("PATCH", "/v1/experiments", switch_experiment, ADMIN, {200: list[PolicyResult]}, body=EXPERIMENT_BODY),
     Endpoint("GET", "/v1/live", show_live, READ, {200: LiveView}),
     Endpoint("GET", "/health/live", is_live, PUBLIC, {200: Health}),
     Endpoint("GET", "/health/ready", is_ready, PUBLIC, {200: Health}),

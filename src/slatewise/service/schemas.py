@@ -381,6 +381,13 @@ class CatalogView:
     sha256: str | None
 
 
+class ExperimentBody(StrictModel):
+    """Whether the named experiment shall run."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    running: bool
+
+
 class PromoteBody(StrictModel):
     """The version of the catalog to put in use."""
 

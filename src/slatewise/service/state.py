@@ -78,10 +78,10 @@ class ServiceState:
         async with asyncio.timeout(HEALTH_TIMEOUT):
             return await asyncio.shield(self._health_check)
 
-    async def experiments(self) -> list[PolicyResult]:
-        """Return how the policies compare, at most five seconds old."""
+    async def experiments(self, at_once: bool = False) -> list[PolicyResult]:
+        """Return how the policies compare, at most five seconds old, or now."""
         async with self._experiments_lock:
-            if time.monotonic() - self._experiments[0] > EXPERIMENTS_MAX_AGE:
+            if at_once or time.monotonic() - self._experiments[0] > EXPERIMENTS_MAX_AGE:
                 results = await self.run_for_operators(self.recommender.experiments)
                 self._experiments = (time.monotonic(), results)
             return self._experiments[1]
