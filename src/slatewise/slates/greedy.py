@@ -69,6 +69,7 @@ from slatewise.slates.scores import (
     narrow_weights,
     rounding_error,
 )
+from slatewise.slates.threads import FEWEST_BLOCKS, bounded_by_threads
 
 TIE = 1e-9
 """Gains are equal when they differ by less than this, relative to 1 + |gain|."""
@@ -115,7 +116,10 @@ def choose(scores: Scores, rule: Rule, available: Available | ArrayLike, k: int,
     n_items = scores.values.shape[1] if scores.kind == TABLE else len(scores.items.features)
     allowed = available_arguments(available, rows, n_items)
     items, gains, own = np.full((rows, k), -1, dtype=np.int64), np.zeros((rows, k)), np.zeros((rows, k))
-    failed = choose_slates(score_arguments(scores), rule_arguments(rule), allowed, (items, gains, own))
+    arguments = score_arguments(scores)
+    if rows == 1 and not allowed[0] and len(scores.items.quantized.codes) >= FEWEST_BLOCKS:
+        arguments = bounded_by_threads(arguments, k)
+    failed = choose_slates(arguments, rule_arguments(rule), allowed, (items, gains, own))
     if failed >= 0:
         raise ValueError("the score of an available item is not finite; mark it not available, or repair its vector")
     return Choice(items, gains, gains - own)

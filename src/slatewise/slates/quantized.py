@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from slatewise.compiled import compiled
 from slatewise.slates.kernels import BLOCK, Floats, Integers, inner, product, squared_lengths
 
-QUANTIZED_FROM = 20_000
+QUANTIZED_FROM = 8_000
 """Catalogs of at least so many items get the copy, unless the environment says otherwise."""
 VARIABLE = "SLATEWISE_QUANTIZE_FROM"
 NEVER = "never"
