@@ -8,9 +8,10 @@ Weights are w = v p + ρ likewise, so that, with |q_i| ≤ Q (Cauchy-Schwarz),
 where p·q_i is a sum of products of whole numbers, exact and fast. All else is worked out in float64. The copy takes one
 byte per feature and 16 bytes per item, and changes no choice.
 
-Items are kept by decreasing length |x_i|, in blocks of 64, with the longest and the largest offset of each: a block none
-of whose items can be good enough, whatever their direction, is not read at all. Where most items are short, as those
-that few people like are, that is nearly all of them.
+Items are kept by decreasing length |x_i|, bands of them along the axis in which they differ most, and in blocks of 64.
+What its block has at most along this axis, in length across it, and as an offset, limits w·x_i as well: a block none of
+whose items can be good enough is not read at all. Where most items are short, as those that few people like are, that is
+nearly all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.compiled import compiled
-from slatewise.slates.kernels import BLOCK, Floats, Integers, inner, product, squared_lengths
+from slatewise.slates.kernels import BLOCK, Floats, Integers, inner, squared_lengths
 
 QUANTIZED_FROM = 8_000
 """Catalogs of at least so many items get the copy, unless the environment says otherwise."""
@@ -30,6 +31,8 @@ VARIABLE = "SLATEWISE_QUANTIZE_FROM"
 NEVER = "never"
 
 LARGEST_CODE = 127
+BAND = 64 * BLOCK
+"""So many items of similar length are sorted along the axis."""
 SHORTEST_SCALE = 1e-12
 """No item's scale is a smaller part of the longest length than this."""
 TRUSTED_LENGTHS = (1e-20, 1e20)
@@ -38,19 +41,20 @@ SAFETY = 1.0 + 1e-9
 """More than float64 can lose in a bound."""
 
 QuantizedArguments = tuple[
-    NDArray[np.int8], NDArray[np.float32], NDArray[np.float32], NDArray[np.int64], Floats, float, float
+    NDArray[np.int8], NDArray[np.float32], NDArray[np.float32], NDArray[np.int64], Floats, float, float, int
 ]
 """The fields of `Quantized`, as the kernels take them."""
 
-QuantizedWeights = tuple[bool, NDArray[np.int16], float, float, float]
-"""For one user: whether the copy is used, p, v, |ρ| Q + |w| κ, and |w|."""
+QuantizedWeights = tuple[bool, NDArray[np.int16], float, float, float, float]
+"""For one user: whether the copy is used, p, v, |ρ| Q + |w| κ, the weight along the axis, and |w| across it."""
 
 
 class Quantized(NamedTuple):
     """The int8 copy; made by `quantize`.
 
     codes: q (n_blocks, dim, 64), with an even dim; scales, offsets and items: s, offset and number of the item at each
-    place; limits: the largest offset and the largest length of each block (n_blocks, 2); residual: κ; longest: Q.
+    place; limits: of each block the largest offset, the largest length across the axis, and the smallest and the largest
+    coordinate along it (n_blocks, 4); residual: κ; longest: Q; axis: the coordinate with the largest sum of squares.
     """
 
     codes: NDArray[np.int8]
@@ -60,6 +64,7 @@ class Quantized(NamedTuple):
     limits: Floats
     residual: float
     longest: float
+    axis: int
 
     @property
     def nbytes(self) -> int:
@@ -72,9 +77,10 @@ NOT_QUANTIZED = Quantized(
     np.zeros(0, dtype=np.float32),
     np.zeros(0, dtype=np.float32),
     np.zeros(0, dtype=np.int64),
-    np.zeros((0, 2)),
+    np.zeros((0, 4)),
     0.0,
     0.0,
+    0,
 )
 
 
@@ -92,26 +98,36 @@ def quantize(features: NDArray[np.float32], offsets: NDArray[np.float32]) -> Qua
     longest = float(lengths.max(initial=0.0))
     if not TRUSTED_LENGTHS[0] < longest < TRUSTED_LENGTHS[1]:
         return NOT_QUANTIZED
-    n_blocks = -(-n_items // BLOCK)
+    axis, n_blocks = int(np.einsum("ij,ij->j", features, features).argmax()), -(-n_items // BLOCK)
     empty = Quantized(
         np.zeros((n_blocks, dim + dim % 2, BLOCK), dtype=np.int8),
         np.zeros(n_blocks * BLOCK, dtype=np.float32),
         np.full(n_blocks * BLOCK, -np.inf, dtype=np.float32),
-        np.argsort(-lengths, kind="stable"),
-        np.full((n_blocks, 2), -np.inf),
+        sorted_items(lengths, features[:, axis]),
+        np.tile([-np.inf, 0.0, np.inf, -np.inf], (n_blocks, 1)),
         0.0,
         0.0,
+        axis,
     )
-    residual, largest = fill_codes(features, offsets, lengths, longest * SHORTEST_SCALE, tuple(empty[:5]))
+    residual, largest = fill_codes(features, offsets, longest * SHORTEST_SCALE, axis, tuple(empty[:5]))
     return empty._replace(residual=residual * SAFETY, longest=largest * SAFETY)
+
+
+def sorted_items(lengths: Floats, along: NDArray[np.float32]) -> Integers:
+    """Return all items by decreasing length, every band of them by another number."""
+    items = np.argsort(-lengths, kind="stable")
+    whole = len(items) // BAND * BAND
+    for band in (*items[:whole].reshape(-1, BAND), items[whole:]):
+        band[:] = band[np.argsort(along[band], kind="stable")]
+    return items
 
 
 @compiled
 def fill_codes(
     features: NDArray[np.float32],
     offsets: NDArray[np.float32],
-    lengths: Floats,
     shortest_scale: float,
+    axis: int,
     out: tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.float32], Integers, Floats],
 ) -> tuple[float, float]:
     """Fill in the copy, except for the items, which say what is where; return κ and Q."""
@@ -123,43 +139,56 @@ def fill_codes(
         for coordinate in range(features.shape[1]):
             largest = max(largest, abs(np.float64(features[item, coordinate])))
         scales[place] = max(largest / LARGEST_CODE, shortest_scale)
-        left = size = 0.0
+        left = size = across = 0.0
         for coordinate in range(features.shape[1]):
             exact = features[item, coordinate] / np.float64(scales[place])
             code = min(max(np.rint(exact), -LARGEST_CODE), LARGEST_CODE)
             codes[block, coordinate, place % BLOCK] = np.int8(code)
             left += (exact - code) * (exact - code)
             size += code * code
+            across += np.float64(features[item, coordinate]) ** 2 if coordinate != axis else 0.0
         residual, longest = max(residual, np.sqrt(left)), max(longest, np.sqrt(size))
         copied_offsets[place] = offsets[item]
         limits[block, 0] = max(limits[block, 0], np.float64(offsets[item]))
-        limits[block, 1] = max(limits[block, 1], lengths[item])
+        limits[block, 1] = max(limits[block, 1], np.sqrt(across) * SAFETY)
+        limits[block, 2] = min(limits[block, 2], np.float64(features[item, axis]))
+        limits[block, 3] = max(limits[block, 3], np.float64(features[item, axis]))
     return residual, longest
 
 
 @inner
 def quantized_weights(copy: QuantizedArguments, weights: Floats, user: int, slope: float) -> QuantizedWeights:
     """Return the weights of a user, times the slope, as whole numbers and what they leave open."""
-    codes, _, _, _, _, residual, longest = copy
+    codes, _, _, _, _, residual, longest, axis = copy
     rounded, largest = np.zeros(codes.shape[1], dtype=np.int16), 0.0
     for coordinate in range(weights.shape[1]):
         largest = max(largest, abs(slope * weights[user, coordinate]))
-    unit, left = largest / LARGEST_CODE, 0.0
+    unit, left, across = largest / LARGEST_CODE, 0.0, 0.0
     for coordinate in range(weights.shape[1]):
         exact = slope * weights[user, coordinate]
         code = np.rint(exact / unit) if unit > 0.0 else 0.0
         rounded[coordinate] = np.int16(code)
         left += (exact - unit * code) * (exact - unit * code)
-    length = abs(slope) * np.sqrt(product(weights, user, weights, user))
-    return True, rounded, unit, (np.sqrt(left) * longest + length * residual) * SAFETY, length * SAFETY
+        across += exact * exact if coordinate != axis else 0.0
+    along = slope * weights[user, axis]
+    error = np.sqrt(left) * longest + np.sqrt(across + along * along) * residual
+    return True, rounded, unit, error * SAFETY, along, np.sqrt(across) * SAFETY
 
 
 @inner
 def limit_blocks(copy: QuantizedArguments, weights: QuantizedWeights, bounds: Floats) -> None:
-    """Fill in what the items of each block can gain at most, whatever their direction."""
-    limits, length = copy[4], weights[4]
+    """Fill in what the items of each block can gain at most."""
     for block in range(bounds.size):
-        bounds[block] = limits[block, 0] + length * limits[block, 1]
+        bounds[block] = limit_of_block(copy, weights, block)
+
+
+@inner
+def limit_of_block(copy: QuantizedArguments, weights: QuantizedWeights, block: int) -> float:
+    """Return what the items of a block can gain at most, by the block's limits."""
+    limits, along, across = copy[4], weights[4], weights[5]
+    return float(
+        limits[block, 0] + across * limits[block, 1] + max(along * limits[block, 2], along * limits[block, 3])
+    )
 
 
 @inner
@@ -170,8 +199,8 @@ def quantized_bounds(
 
     Two products fit into 16 bits, 2·127² < 2¹⁵, which processors add up twice as fast as 32.
     """
-    codes, scales, offsets, _, _, _, _ = copy
-    _, rounded, unit, error, _ = weights
+    codes, scales, offsets, _, _, _, _, _ = copy
+    _, rounded, unit, error, _, _ = weights
     for place in range(BLOCK):
         sums[place] = 0
     for coordinate in range(0, codes.shape[1], 2):

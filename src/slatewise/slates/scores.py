@@ -202,7 +202,7 @@ def int8_weights(scores: ScoreArguments, user: int, error: float, is_restricted:
     """Return the weights for the int8 copy, which is used if there is one, for all items that float32 can hold."""
     kind, values, _, _, _, _, factor, _, _, copy = scores
     if kind == TABLE or copy[0].shape[0] == 0 or is_restricted or not error < np.inf:
-        return False, np.empty(0, dtype=np.int16), 0.0, 0.0, 0.0
+        return False, np.empty(0, dtype=np.int16), 0.0, 0.0, 0.0, 0.0
     return quantized_weights(copy, values, user, factor if kind == LOGISTIC else 1.0)
 
 

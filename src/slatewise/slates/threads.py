@@ -14,7 +14,7 @@ import numpy as np
 
 from slatewise.compiled import compiled
 from slatewise.slates.kernels import BLOCK, Floats
-from slatewise.slates.quantized import quantized_bounds
+from slatewise.slates.quantized import limit_of_block, quantized_bounds
 from slatewise.slates.scores import ScoreArguments, int8_weights, rounding_error
 
 VARIABLE = "SLATEWISE_SLATE_THREADS"
@@ -63,7 +63,7 @@ def bound_some(scores: ScoreArguments, k: int, n_parts: int, limits: Floats, par
     products, values, best = np.empty(BLOCK, dtype=np.int32), np.empty(BLOCK), np.full(k, -np.inf)
     for block in range(limits.shape[0]):
         if block // RUN % n_parts == part:
-            bound = scores[9][4][block, 0] + int8[4] * scores[9][4][block, 1]
+            bound = limit_of_block(scores[9], int8, block)
             if bound >= best[0]:
                 bound = quantized_bounds(scores[9], int8, block, products, values)
             if bound > best[0]:
