@@ -22,8 +22,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from slatewise.catalog.mapped_arrays import shared
 from slatewise.compiled import compiled
-from slatewise.slates.kernels import BLOCK, Floats, Integers, inner, squared_lengths
+from slatewise.slates.kernels import BLOCK, Floats, Integers, inner, read_only, squared_lengths
 
 QUANTIZED_FROM = 8_000
 """Catalogs of at least so many items get the copy, unless the environment says otherwise."""
@@ -73,11 +74,11 @@ class Quantized(NamedTuple):
 
 
 NOT_QUANTIZED = Quantized(
-    np.zeros((0, 0, BLOCK), dtype=np.int8),
-    np.zeros(0, dtype=np.float32),
-    np.zeros(0, dtype=np.float32),
-    np.zeros(0, dtype=np.int64),
-    np.zeros((0, 4)),
+    read_only(np.zeros((0, 0, BLOCK)), np.int8),
+    read_only(np.zeros(0), np.float32),
+    read_only(np.zeros(0), np.float32),
+    read_only(np.zeros(0), np.int64),
+    read_only(np.zeros((0, 4)), np.float64),
     0.0,
     0.0,
     0,
@@ -110,7 +111,7 @@ def quantize(features: NDArray[np.float32], offsets: NDArray[np.float32]) -> Qua
         axis,
     )
     residual, largest = fill_codes(features, offsets, longest * SHORTEST_SCALE, axis, tuple(empty[:5]))
-    return empty._replace(residual=residual * SAFETY, longest=largest * SAFETY)
+    return Quantized(*map(shared, empty[:5]), residual * SAFETY, largest * SAFETY, axis)
 
 
 def sorted_items(lengths: Floats, along: NDArray[np.float32]) -> Integers:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from slatewise.catalog.mapped_arrays import shared
 from slatewise.compiled import compiled
 from slatewise.slates.kernels import (
     BLOCK,
@@ -97,7 +98,7 @@ class LinearItems:
         """
         rounded = np.clip(np.asarray(offsets, dtype=np.float64), -10.0 * LARGEST, 10.0 * LARGEST)
         exact = NO_BASE if base is None else read_only(np.asarray(base), np.float64)
-        rows, narrow = read_only(np.asarray(features), np.float32), read_only(rounded, np.float32)
+        rows, narrow = shared(np.asarray(features, dtype=np.float32)), read_only(rounded, np.float32)
         wanted = is_worthwhile(len(rows)) if is_quantized is None else is_quantized
         return cls(rows, narrow, exact, quantize(rows, narrow) if wanted else NOT_QUANTIZED)
 

@@ -13,7 +13,7 @@ from functools import cache, partial
 import numpy as np
 
 from slatewise.compiled import compiled
-from slatewise.slates.kernels import BLOCK, Floats
+from slatewise.slates.kernels import BLOCK, Floats, read_only
 from slatewise.slates.quantized import limit_of_block, quantized_bounds
 from slatewise.slates.scores import ScoreArguments, int8_weights, rounding_error
 
@@ -43,7 +43,7 @@ def bounded_by_threads(scores: ScoreArguments, k: int) -> ScoreArguments:
     task(0)
     for one in running:
         one.result()
-    return (*others, (*copy[:4], limits, *copy[5:]))  # type: ignore[return-value]
+    return (*others, (*copy[:4], read_only(limits, np.float64), *copy[5:]))  # type: ignore[return-value]
 
 
 @cache
