@@ -31,7 +31,7 @@ def random_tastes(n_items: int, equal: bool = False) -> Catalog:
 
 
 def resampled_tastes(dataset: Dataset, n_items: int) -> Catalog:
-    """Return items like those of a data set: each is one of them, drawn at random, with rate and taste changed a little.
+    """Return items like those of a data set: each is one of them, drawn at random, with its rate and taste changed.
 
     Log-odds move by 0.3 and directions by 0.3 of their length, both one standard deviation; lengths follow the rates.
     """
@@ -40,7 +40,10 @@ def resampled_tastes(dataset: Dataset, n_items: int) -> Catalog:
     trained_odds = np.log((counts + 0.5) / (dataset.n_users - counts + 0.5))
     lengths, rank = np.sqrt(np.square(trained).sum(axis=1)), trained.shape[1]
     drawn = random.integers(dataset.n_items, size=n_items)
-    log_odds, tastes = trained_odds[drawn] + random.normal(0.0, DEVIATION, n_items), np.empty((n_items, rank), np.float32)
+    log_odds, tastes = (
+        trained_odds[drawn] + random.normal(0.0, DEVIATION, n_items),
+        np.empty((n_items, rank), np.float32),
+    )
     growth = np.sqrt(_variance(log_odds) / _variance(trained_odds[drawn])).astype(np.float32)
     for first in range(0, n_items, PART):
         who = drawn[first : first + PART]

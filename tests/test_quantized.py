@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from slatewise.slates import Available, Choice, LinearItems, Rule, Scores, choose, pack_closed, pack_sets, rules
+from slatewise.slates import (
+    Available,
+    Choice,
+    LinearItems,
+    Rule,
+    Scores,
+    choose,
+    greedy,
+    pack_closed,
+    pack_sets,
+    rules,
+    threads,
+)
 from slatewise.slates import quantized as module
 from slatewise.slates.kernels import BLOCK
 from tests.support import naive
@@ -117,8 +130,12 @@ def test_slates_are_those_of_a_full_search(seed: int, kind: str, way: str, weigh
     world = World(seed, kind, "overlap", 200)
     available = world.available(way)
     table = available.table()[0] if isinstance(available, Available) else available[0]
-    categories = np.array([[bool(world.sets.words[number, 0] >> np.uint64(bit) & np.uint64(1)) for bit in range(4)]
-                           for number in world.sets.of_item])
+    categories = np.array(
+        [
+            [bool(world.sets.words[number, 0] >> np.uint64(bit) & np.uint64(1)) for bit in range(4)]
+            for number in world.sets.of_item
+        ]
+    )
     items = LinearItems.of(world.features, world.base, base=world.base, is_quantized=True)
     chosen = choose(items.linear(world.weights), rules.overlap(world.sets, weight), available, K)
     exact = world.wide @ world.weights[0] + world.base
@@ -170,16 +187,22 @@ def cancelling(part: str, seed: int) -> tuple[LinearItems, Floats]:
     return LinearItems.of(narrow, base, base=base, is_quantized=True), weights
 
 
+def without(part: str, copy: module.Quantized) -> module.Quantized:
+    """The copy with one part of its bounds left out."""
+    if part == "limits":
+        return copy._replace(limits=copy.limits - 1e3)
+    return copy._replace(residual=0.0) if part == "residual" else copy._replace(longest=0.0)
+
+
 @pytest.mark.parametrize("part", ["residual", "longest", "limits"])
 def test_without_a_part_of_the_bound_slates_would_be_wrong(part: str) -> None:
     """Negative control: every term is needed, what features lose, what weights lose, and the limits of blocks."""
     wrong = 0
     for seed in range(20):
         items, weights = cancelling(part, seed)
-        none = {"residual": 0.0, "longest": 0.0, "limits": items.quantized.limits - 1e3}[part]
-        lying = replace(items, quantized=items.quantized._replace(**{part: none}))
+        lying = replace(items, quantized=without(part, items.quantized))
         slates = [choose(one.linear(weights), rules.relevance(), Available.of(1000), K).items for one in (items, lying)]
-        wrong += not np.array_equal(*slates)
+        wrong += not np.array_equal(slates[0], slates[1])
     assert wrong >= 10
 
 
@@ -201,3 +224,31 @@ def test_large_catalogs_have_a_copy_unless_told_otherwise(monkeypatch: pytest.Mo
 def test_the_copy_takes_a_byte_per_feature_and_16_per_item() -> None:
     items = LinearItems.of(np.random.default_rng(0).normal(size=(64 * 100, 50)), np.zeros(6400), is_quantized=True)
     assert items.quantized.nbytes == 6400 * (50 + 16) + 100 * 32
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("n_threads", ["2", "3"])
+def test_threads_change_no_choice(form: str, n_threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(5, "lengths", form, 20_000)
+    ways = [world.available(way) for way in ("table", "closed", "excluded", "candidates")]
+    alone = [world.choose(available, True).items for available in ways]
+    monkeypatch.setattr(greedy, "FEWEST_BLOCKS", 1)
+    monkeypatch.setenv(threads.VARIABLE, n_threads)
+    used: list[int] = []
+    bound_some = threads.bound_some
+
+    def counted(*given: Any) -> None:
+        used.append(given[-1])
+        bound_some(*given)
+
+    monkeypatch.setattr(threads, "bound_some", counted)
+    for available, expected in zip(ways, alone, strict=True):
+        np.testing.assert_array_equal(world.choose(available, True).items, expected)
+    assert sorted(used) == sorted(3 * list(range(int(n_threads))))
+
+
+@pytest.mark.parametrize("given_threads", ["0", "two", "-1"])
+def test_a_number_of_threads_that_is_none(given_threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(threads.VARIABLE, given_threads)
+    with pytest.raises(ValueError, match="give a number of threads, 1 or more"):
+        threads.thread_count()

@@ -1,8 +1,9 @@
 """Arrays that are part of a file: read-only, in memory when they are needed, and once for all processes of a machine.
 
-Catalogs are mapped from their own files. What processes work out from them, such as tables for choosing slates, they can
-share through a directory: each file there is named after the sha256 of its content, so whoever comes to the same array
-finds it there. A process that dies harms nobody: files appear whole, are never changed, and go with the directory.
+Catalogs are mapped from their own files. What processes work out from them, such as tables for choosing slates, they
+can share through a directory: each file there is named after the sha256 of its content, so whoever comes to the same
+array finds it there. A process that dies harms nobody: files appear whole, are never changed, and go with the
+directory.
 """
 
 from __future__ import annotations

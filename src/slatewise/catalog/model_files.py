@@ -16,7 +16,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save
 
-from slatewise.catalog.mapped_arrays import Arrays, map_arrays
+from slatewise.catalog.mapped_arrays import Arrays as Arrays
+from slatewise.catalog.mapped_arrays import map_arrays
 from slatewise.files import write_whole
 
 MANIFEST = "catalog.json"

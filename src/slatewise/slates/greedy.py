@@ -3,11 +3,11 @@
 A slate has exactly min(k, available) distinct available items, best first, and never depends on who else is in the
 batch. A tie is a gain within TIE of the best, so that rounding decides nothing, and goes to the lowest index.
 
-Items are bounded in blocks of 64, and a gain never exceeds its bound; with an int8 copy of the features (quantized.py),
-blocks begin with a bound that needs no reading, and get a better one when that reaches the best gain. Only items whose bound reaches the best gain
-enter the pool, where exact gains are kept; gains there only shrink, so the last known gain of an item is a bound as
-well, and an item is looked at again only when that bound reaches the best gain. What is chosen this way is what a full
-search of all items in every step would choose.
+Items are bounded in blocks of 64, and a gain never exceeds its bound. With an int8 copy of the features (quantized.py),
+blocks begin with a bound that needs no reading, and get a better one when that reaches the best gain. Only items whose
+bound reaches the best gain enter the pool, where exact gains are kept; gains there only shrink, so the last known gain
+of an item is a bound as well, and an item is looked at again only when that bound reaches the best gain. What is chosen
+this way is what a full search of all items in every step would choose.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def score_arguments(scores: Scores) -> ScoreArguments:
     """Return scores as the kernels take them."""
     items = scores.items
     tables = (scores.values, scores.matrix, items.features, items.offsets, items.base)
-    return scores.kind, *tables, scores.factor, *items.extent, tuple(items.quantized)
+    return scores.kind, *tables, scores.factor, *items.extent, items.quantized.arguments
 
 
 def rule_arguments(rule: Rule) -> RuleArguments:
@@ -207,7 +207,7 @@ def is_available(available: AvailableArguments, user: int, item: int) -> bool:
     if table.shape[0] > 0 and not table[user if table.shape[0] > 1 else 0, item]:
         return False
     place = np.searchsorted(excluded, item)
-    return place == excluded.size or excluded[place] != item
+    return bool(place == excluded.size or excluded[place] != item)
 
 
 @inner
@@ -300,7 +300,9 @@ def open_blocks(
             seen[block] = count
             bits, bounds[block] = reaching(values, first, last, closed[block], reach)
         elif kind == OVERLAP and count > 0 and ones(np.uint64(bits)) > CROWDED_SETS:
-            lowered = less_overlap(weight, sets, (slate, count), (scores, one_pass), (values, first, last, block * BLOCK))
+            lowered = less_overlap(
+                weight, sets, (slate, count), (scores, one_pass), (values, first, last, block * BLOCK)
+            )
             bits, bounds[block] = reaching(lowered, 0, lowered.size, closed[block], reach)
         closed[block] |= np.uint64(bits)
         place = next_set(np.uint64(bits), 0)

@@ -68,9 +68,15 @@ class Quantized(NamedTuple):
     axis: int
 
     @property
+    def arguments(self) -> QuantizedArguments:
+        """The same as the kernels take it."""
+        tables = self.codes, self.scales, self.offsets, self.items, self.limits
+        return *tables, self.residual, self.longest, self.axis
+
+    @property
     def nbytes(self) -> int:
         """The memory that the copy takes."""
-        return sum(part.nbytes for part in self[:5])
+        return sum(part.nbytes for part in (self.codes, self.scales, self.offsets, self.items, self.limits))
 
 
 NOT_QUANTIZED = Quantized(
@@ -100,18 +106,14 @@ def quantize(features: NDArray[np.float32], offsets: NDArray[np.float32]) -> Qua
     if not TRUSTED_LENGTHS[0] < longest < TRUSTED_LENGTHS[1]:
         return NOT_QUANTIZED
     axis, n_blocks = int(np.einsum("ij,ij->j", features, features).argmax()), -(-n_items // BLOCK)
-    empty = Quantized(
-        np.zeros((n_blocks, dim + dim % 2, BLOCK), dtype=np.int8),
-        np.zeros(n_blocks * BLOCK, dtype=np.float32),
-        np.full(n_blocks * BLOCK, -np.inf, dtype=np.float32),
-        sorted_items(lengths, features[:, axis]),
-        np.tile([-np.inf, 0.0, np.inf, -np.inf], (n_blocks, 1)),
-        0.0,
-        0.0,
-        axis,
-    )
-    residual, largest = fill_codes(features, offsets, longest * SHORTEST_SCALE, axis, tuple(empty[:5]))
-    return Quantized(*map(shared, empty[:5]), residual * SAFETY, largest * SAFETY, axis)
+    items, codes = sorted_items(lengths, features[:, axis]), np.zeros((n_blocks, dim + dim % 2, BLOCK), dtype=np.int8)
+    scales = np.zeros(n_blocks * BLOCK, dtype=np.float32)
+    copied_offsets = np.full(n_blocks * BLOCK, -np.inf, dtype=np.float32)
+    limits = np.tile([-np.inf, 0.0, np.inf, -np.inf], (n_blocks, 1))
+    parts = codes, scales, copied_offsets, items, limits
+    residual, largest = fill_codes(features, offsets, longest * SHORTEST_SCALE, axis, parts)
+    tables = shared(codes), shared(scales), shared(copied_offsets), shared(items), shared(limits)
+    return Quantized(*tables, residual * SAFETY, largest * SAFETY, axis)
 
 
 def sorted_items(lengths: Floats, along: NDArray[np.float32]) -> Integers:
@@ -187,9 +189,7 @@ def limit_blocks(copy: QuantizedArguments, weights: QuantizedWeights, bounds: Fl
 def limit_of_block(copy: QuantizedArguments, weights: QuantizedWeights, block: int) -> float:
     """Return what the items of a block can gain at most, by the block's limits."""
     limits, along, across = copy[4], weights[4], weights[5]
-    return float(
-        limits[block, 0] + across * limits[block, 1] + max(along * limits[block, 2], along * limits[block, 3])
-    )
+    return float(limits[block, 0] + across * limits[block, 1] + max(along * limits[block, 2], along * limits[block, 3]))
 
 
 @inner
