@@ -59,6 +59,8 @@ def _print_tables(results: Results) -> None:
     print(markdown_table(report.table(results.figures, results.missing)))
     if "pyversity_grid" in results.figures:
         print(markdown_table(report.grid_table(results.figures["pyversity_grid"])))
+    if "sizes" in results.figures:
+        print(markdown_table(report.sizes_table(results.figures["sizes"])))
     for group, reason in results.missing.items():
         _note(f"{group} was not measured: {reason}")
 

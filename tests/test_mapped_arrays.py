@@ -3,6 +3,7 @@
 import gc
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,11 +22,11 @@ LARGE = np.arange(1 << 19, dtype=np.float32).reshape(-1, 8)
 
 
 @pytest.fixture
-def directory(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+def directory(tmp_path: Path) -> Iterator[Path]:
     """A directory that this process shares arrays through."""
-    request.addfinalizer(lambda: share_through(None))
     share_through(tmp_path)
-    return tmp_path
+    yield tmp_path
+    share_through(None)
 
 
 def test_arrays_of_every_type_come_back_as_they_were(tmp_path: Path) -> None:

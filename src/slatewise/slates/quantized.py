@@ -9,9 +9,9 @@ where p·q_i is a sum of products of whole numbers, exact and fast. All else is 
 byte per feature and 16 bytes per item, and changes no choice.
 
 Items are kept by decreasing length |x_i|, bands of them along the axis in which they differ most, and in blocks of 64.
-What its block has at most along this axis, in length across it, and as an offset, limits w·x_i as well: a block none of
-whose items can be good enough is not read at all. Where most items are short, as those that few people like are, that is
-nearly all of them.
+What its block has at most along this axis, in length across it, and as an offset, limits w·x_i as well: a block none
+of whose items can be good enough is not read at all. Where most items are short, as those that few people like are,
+that is nearly all of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Quantized(NamedTuple):
     """The int8 copy; made by `quantize`.
 
     codes: q (n_blocks, dim, 64), with an even dim; scales, offsets and items: s, offset and number of the item at each
-    place; limits: of each block the largest offset, the largest length across the axis, and the smallest and the largest
+    place; limits: of each block the largest offset, the largest length across the axis, and the smallest and largest
     coordinate along it (n_blocks, 4); residual: κ; longest: Q; axis: the coordinate with the largest sum of squares.
     """
 

@@ -58,8 +58,8 @@ ScoreArguments = tuple[
 ]
 
 Pass = tuple[int, int, float, NDArray[np.float32], Integers, QuantizedWeights]
-"""For one user: number, how many items, rounding error, weights in float32, candidates if not all items are, and weights
-for the int8 copy."""
+"""For one user: number, how many items, rounding error, weights in float32, candidates if not all items are, and
+weights for the int8 copy."""
 
 
 class Scores(NamedTuple):
