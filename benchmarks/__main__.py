@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.machine import warn_if_busy
-from benchmarks.runner import GROUPS, QUICK, Results, run
+from benchmarks.runner import GROUPS, NEEDS_DATA, QUICK, SCALE, Results, run
 from slatewise.report import markdown_table
 
 
@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Measure the groups that were asked for."""
     given = parse(arguments)
     warn_if_busy()
-    results = run(_groups(given.only, given.all))
+    results = run(_groups(given))
     document = results.document(shlex.join(["python", "-m", "benchmarks", *(arguments or sys.argv[1:])]))
     if given.out is not None:
         report.write(given.out, document)
@@ -35,6 +35,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--all", action="store_true", help="also what needs ml-100k.zip and ml-1m.zip in SLATEWISE_DATA"
     )
     parser.add_argument(
+        "--scale", action="store_true", help="ten million items and several workers instead; takes 8 GB and minutes"
+    )
+    parser.add_argument(
         "--only", action="append", choices=list(GROUPS), metavar="GROUP", help=f"one of {', '.join(GROUPS)}; repeatable"
     )
     parser.add_argument(
@@ -43,17 +46,21 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _groups(only: list[str] | None, everything: bool) -> tuple[str, ...]:
+def _groups(given: argparse.Namespace) -> tuple[str, ...]:
     """Return the groups to measure, in the order in which they run."""
-    if only:
-        return tuple(group for group in GROUPS if group in only)
-    return tuple(GROUPS) if everything else QUICK
+    if given.only:
+        return tuple(group for group in GROUPS if group in given.only)
+    if given.scale:
+        return SCALE
+    return (*QUICK, *NEEDS_DATA) if given.all else QUICK
 
 
 def _print_tables(results: Results) -> None:
     print(markdown_table(report.table(results.figures, results.missing)))
     if "pyversity_grid" in results.figures:
         print(markdown_table(report.grid_table(results.figures["pyversity_grid"])))
+    if "sizes" in results.figures:
+        print(markdown_table(report.sizes_table(results.figures["sizes"])))
     for group, reason in results.missing.items():
         _note(f"{group} was not measured: {reason}")
 

@@ -117,8 +117,22 @@ FIGURES: dict[str, Figure] = {
     "table2_ml-1m_s": Figure("laboratory", "Table 2 on ML-1M likewise, s", at_most(180)),
     "table2_ml-1m_peak_mb": Figure("laboratory", "its memory, MB", at_most(2048)),
     "calibrated_over_dc2b": Figure("laboratory", "dc2b-calibrated over dc2b in the simulator, ML-1M", at_most(1.5)),
+    "pass_10m_ms": Figure("hardest", "one pass X @ θ over 10,000,000 × 50 float32, ms"),
+    "slate_10m_over_pass": Figure(
+        "hardest", "dc2b-calibrated: slate of 10 of 10,000,000 items of equal length, over one pass", at_most(0.5)
+    ),
+    "slate_10m_filtered_over_pass": Figure("hardest", "the same of half of them, over one pass", at_most(0.5)),
+    "slate_10m_threads2_speedup": Figure("hardest", "the same of all of them: one thread over two", at_least(1.7)),
+    "index_p50_ms": Figure(
+        "trained", "the same of 10,000,000 like those of ML-1M, median of 20 people, ms", at_most(10)
+    ),
+    "index_same_share": Figure("trained", "share of slates equal to those without the int8 copy", at_least(0.95)),
+    "workers_share_vectors": Figure(
+        "workers", "memory of 4 workers with 1,000,000 items, over that of one: 1 if all is shared, 4 if nothing"
+    ),
+    "workers_share_nothing": Figure("workers", "the same, sharing only the catalog's file"),
 }
-LISTS = {"pyversity_grid": "diversify"}
+LISTS = {"pyversity_grid": "diversify", "sizes": "sizes"}
 """Results that are a list of rows, and the group that measures each."""
 
 

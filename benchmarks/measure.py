@@ -38,13 +38,18 @@ def python(arguments: Sequence[str], environment: Mapping[str, str] | None = Non
 
     `source` is the directory whose `slatewise` is used, whichever is installed: by default that of this checkout.
     """
-    variables = {**os.environ, "PYTHONPATH": python_path(source), **(environment or {})}
+    variables = {**python_environment(source), **(environment or {})}
     done = subprocess.run(  # noqa: S603
         [sys.executable, *arguments], env=variables, stdout=subprocess.PIPE, text=True, check=False
     )
     if done.returncode != 0:
         raise ChildProcessError(f"`python {' '.join(arguments)[:100]}` failed; its message is above")
     return done.stdout.splitlines()[-1]
+
+
+def python_environment(source: Path = SOURCE) -> dict[str, str]:
+    """Return the environment of a process that can import `benchmarks` and the `slatewise` of a directory."""
+    return {**os.environ, "PYTHONPATH": python_path(source)}
 
 
 def python_path(source: Path) -> str:

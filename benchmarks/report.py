@@ -45,6 +45,20 @@ def grid_table(grid: Collection[Mapping[str, Any]]) -> Table:
     return Table("pyversity", "pyversity's time over that of `diversify`, 10 items", titles, rows, notes)
 
 
+def sizes_table(sizes: Collection[Mapping[str, Any]]) -> Table:
+    """Lay out what catalogs of several sizes take."""
+    columns = {
+        "file_mb": "file, MB",
+        "load_s": "check and map, s",
+        "copy_s": "int8 copy, s",
+        "copy_mb": "its memory, MB",
+        "resident_mb": "process, MB",
+        "peak_mb": "its peak, MB",
+    }
+    rows = tuple((f"{row['items']:,}", *(number(row[name]) for name in columns)) for row in sizes)
+    return Table("sizes", "A process that serves `dc2b-calibrated`, rank 50", ("items", *columns.values()), rows)
+
+
 def _grid_cell(cell: Mapping[str, Any]) -> str:
     return number(cell["speedup"]) + (" ≈" if cell["tied"] else "" if cell["same"] else " ≠")
 

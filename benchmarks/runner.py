@@ -29,10 +29,16 @@ GROUPS = {
     "items": "items.run",
     "data": "data.run",
     "laboratory": "laboratory.run",
+    "hardest": "scale_slates.hardest",
+    "trained": "scale_slates.trained",
+    "workers": "scale_workers.run",
+    "sizes": "scale_sizes.run",
 }
 """The function of this package that measures each group, in the order in which they run."""
 NEEDS_DATA = ("data", "laboratory")
-QUICK = tuple(group for group in GROUPS if group not in NEEDS_DATA)
+SCALE = ("hardest", "trained", "workers", "sizes")
+"""What is measured at scale: minutes, and memory for ten million items."""
+QUICK = tuple(group for group in GROUPS if group not in (*NEEDS_DATA, *SCALE))
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 ALL_THREADS = (*BLAS_THREADS, "POLARS_MAX_THREADS")
 

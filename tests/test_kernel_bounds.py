@@ -11,7 +11,14 @@ from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-KERNEL_TESTS = ["test_slates.py", "test_diversify.py", "test_belief.py", "test_policies.py", "test_randomness.py"]
+KERNEL_TESTS = [
+    "test_slates.py",
+    "test_quantized.py",
+    "test_diversify.py",
+    "test_belief.py",
+    "test_policies.py",
+    "test_randomness.py",
+]
 
 WRONG = """
 import numpy as np

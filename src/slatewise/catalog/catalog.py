@@ -296,6 +296,8 @@ class Catalog:
     def load(cls, directory: str | Path, version: str | None = None) -> Self:
         """Read a saved catalog; hash, version, shapes, sizes and finiteness are checked.
 
+        Its arrays are mapped from the file: processes that load the same catalog hold it in memory once.
+
         Parameters
         ----------
         directory : str or Path
@@ -327,7 +329,7 @@ class Catalog:
                 item_ids=Identifiers(about["item_id_kind"], ids, about.get("n_added", 0)),
                 titles=PackedText.from_arrays(arrays, "titles"),
                 category_names=tuple(PackedText.from_arrays(arrays, "category_names")),
-                categories=arrays["categories"].astype(bool),
+                categories=_booleans(arrays["categories"]),
                 vectors=arrays["vectors"],
                 log_odds=arrays["log_odds"],
                 population_mean=arrays["population_mean"],
@@ -337,7 +339,7 @@ class Catalog:
                 co_likes=arrays.get("co_likes"),
                 likes=arrays.get("likes"),
                 rate_strength=arrays.get("rate_strength"),
-                available=arrays["available"].astype(bool) if "available" in arrays else None,
+                available=_booleans(arrays["available"]) if "available" in arrays else None,
             )
         except (KeyError, IndexError, UnicodeDecodeError) as error:
             raise CatalogError(f"{directory} is incomplete ({error!r}); train or copy the catalog again") from error
@@ -547,6 +549,12 @@ class Catalog:
     def __repr__(self) -> str:
         source = self.about.get("data", {}).get("name", "given vectors")
         return f"Catalog({self.n_items:,} items, {self.n_categories} categories, dim {self.dim}, from {source!r})"
+
+
+def _booleans(numbers: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return what is stored as bytes of 0 and 1, without a copy."""
+    is_plain = numbers.dtype == np.uint8 and numbers.max(initial=0) <= 1
+    return numbers.view(np.bool_) if is_plain else numbers.astype(np.bool_)
 
 
 def _tastes(tastes: NDArray[np.float64], interactions: "Dataset | None") -> NDArray[np.float64]:

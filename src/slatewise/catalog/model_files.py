@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 
+from slatewise.catalog.mapped_arrays import Arrays as Arrays
+from slatewise.catalog.mapped_arrays import map_arrays
 from slatewise.files import write_whole
-
-Arrays = dict[str, NDArray[Any]]
 
 MANIFEST = "catalog.json"
 FORMAT = "slatewise-catalog"
@@ -74,14 +73,18 @@ def manifest_path(directory: Path, version: str | None = None) -> Path:
 
 
 def read_model(directory: Path, version: str | None = None) -> tuple[Arrays, dict[str, Any], str]:
-    """Read and check a version; return the arrays, their description and their sha256."""
+    """Check a version; return its arrays, mapped from the file and read-only, their description and their sha256.
+
+    The hash is that of the file as it is now: replace a catalog by renaming a new file, as `save` does, and never write
+    into one that is in use.
+    """
     manifest = read_manifest(directory, version)
     expected = manifest["arrays"]
     path = directory / expected["file"]
     _check_arrays_file(path, expected)
     try:
-        return load_file(path), manifest["about"], expected["sha256"]
-    except (SafetensorError, OSError) as error:
+        return map_arrays(path), manifest["about"], expected["sha256"]
+    except (SafetensorError, OSError, KeyError) as error:
         raise CatalogError(f"{path} is not a readable safetensors file ({error}); train or copy it again") from error
 
 

@@ -17,6 +17,7 @@ from slatewise.belief.calibration import odds_factor, slope_with_odds, with_odds
 from slatewise.belief.gaussian import Factored
 from slatewise.belief.rates import Rates
 from slatewise.catalog import Catalog
+from slatewise.catalog.mapped_arrays import shared
 from slatewise.catalog.taste import category_columns, taste_categories
 from slatewise.evidence import Evidence
 from slatewise.policies.protocol import (
@@ -98,7 +99,7 @@ class Calibrated:
         if self.category_weight == 0.0 or not self.catalog.trained.n_categories:
             return self.catalog.taste_vectors
         columns = category_columns(taste_categories(self.catalog), self.rates, self.category_weight)
-        return np.hstack([self.catalog.taste_vectors, columns.astype(np.float32)])
+        return shared(np.hstack([self.catalog.taste_vectors, columns.astype(np.float32)]))
 
     @cached_property
     def items(self) -> LinearItems:

@@ -25,6 +25,7 @@ from prometheus_client import disable_created_metrics
 from starlette.applications import Starlette
 
 from slatewise.catalog import Catalog
+from slatewise.catalog.mapped_arrays import share_through
 from slatewise.catalog.model_files import read_manifest
 from slatewise.recommender import Recommender
 from slatewise.service.app import create_app
@@ -221,5 +222,6 @@ def worker_app() -> Starlette:
     """Create the application of one worker from the settings passed down to it."""
     settings = Settings(**json.loads(os.environ.pop(WORKER_SETTINGS)))
     use(Path(os.environ[SHARED_DIRECTORY]))
+    share_through(Path(os.environ[SHARED_DIRECTORY]))
     exit_with_supervisor(settings.shutdown_timeout + LAST_SECONDS)
     return make_app(settings, make_recommender(settings))

@@ -3,10 +3,11 @@
 A slate has exactly min(k, available) distinct available items, best first, and never depends on who else is in the
 batch. A tie is a gain within TIE of the best, so that rounding decides nothing, and goes to the lowest index.
 
-Items are bounded in blocks of 64, and a gain never exceeds its bound. Only items whose bound reaches the best gain
-enter the pool, where exact gains are kept; gains there only shrink, so the last known gain of an item is a bound as
-well, and an item is looked at again only when that bound reaches the best gain. What is chosen this way is what a full
-search of all items in every step would choose.
+Items are bounded in blocks of 64, and a gain never exceeds its bound. With an int8 copy of the features (quantized.py),
+blocks begin with a bound that needs no reading, and get a better one when that reaches the best gain. Only items whose
+bound reaches the best gain enter the pool, where exact gains are kept; gains there only shrink, so the last known gain
+of an item is a bound as well, and an item is looked at again only when that bound reaches the best gain. What is chosen
+this way is what a full search of all items in every step would choose.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from slatewise.slates.kernels import (
     reaching,
     squared_length,
 )
+from slatewise.slates.quantized import quantized_bounds
 from slatewise.slates.rules import (
     LARGEST_COSINE,
     MEAN_COSINE,
@@ -62,9 +64,12 @@ from slatewise.slates.scores import (
     bound_blocks,
     bound_items,
     exact_score,
+    int8_weights,
+    item_at,
     narrow_weights,
     rounding_error,
 )
+from slatewise.slates.threads import FEWEST_BLOCKS, bounded_by_threads
 
 TIE = 1e-9
 """Gains are equal when they differ by less than this, relative to 1 + |gain|."""
@@ -111,7 +116,10 @@ def choose(scores: Scores, rule: Rule, available: Available | ArrayLike, k: int,
     n_items = scores.values.shape[1] if scores.kind == TABLE else len(scores.items.features)
     allowed = available_arguments(available, rows, n_items)
     items, gains, own = np.full((rows, k), -1, dtype=np.int64), np.zeros((rows, k)), np.zeros((rows, k))
-    failed = choose_slates(score_arguments(scores), rule_arguments(rule), allowed, (items, gains, own))
+    arguments = score_arguments(scores)
+    if rows == 1 and not allowed[0] and len(scores.items.quantized.codes) >= FEWEST_BLOCKS:
+        arguments = bounded_by_threads(arguments, k)
+    failed = choose_slates(arguments, rule_arguments(rule), allowed, (items, gains, own))
     if failed >= 0:
         raise ValueError("the score of an available item is not finite; mark it not available, or repair its vector")
     return Choice(items, gains, gains - own)
@@ -121,7 +129,7 @@ def score_arguments(scores: Scores) -> ScoreArguments:
     """Return scores as the kernels take them."""
     items = scores.items
     tables = (scores.values, scores.matrix, items.features, items.offsets, items.base)
-    return scores.kind, *tables, scores.factor, *items.extent
+    return scores.kind, *tables, scores.factor, *items.extent, items.quantized.arguments
 
 
 def rule_arguments(rule: Rule) -> RuleArguments:
@@ -153,11 +161,17 @@ def choose_slates(
     for user in range(chosen[0].shape[0]):
         weight = weights[user if weights.size > 1 else 0]
         active = (RELEVANCE if weight == 0.0 and kind != VOLUME else kind, weight, noise)
-        close_unavailable(available, user, blocks[1], n)
-        one_pass = (user, n, rounding_error(scores, user), narrow_weights(scores, user), candidates)
+        error = rounding_error(scores, user)
+        int8 = int8_weights(scores, user, error, restricted)
+        one_pass = (user, n, error, narrow_weights(scores, user), candidates, int8)
+        if int8[0]:
+            blocks[1][:] = 0  # items are looked up in `available` as they come into question
+        else:
+            close_unavailable(available, user, blocks[1], n)
         if not bound_blocks(scores, one_pass, values, (blocks[0], blocks[1])):
             return user
-        if not choose_slate(scores, (active, vectors, sets), one_pass, (blocks, pool, directions, lengths), chosen):
+        memory = (blocks, pool, directions, lengths)
+        if not choose_slate(scores, (active, vectors, sets), one_pass, (memory, available), chosen):
             return user
     return -1
 
@@ -185,15 +199,27 @@ def close_unavailable(available: AvailableArguments, user: int, closed: Words, n
 
 
 @inner
+def is_available(available: AvailableArguments, user: int, item: int) -> bool:
+    """Whether a user may see an item, where there are no candidates."""
+    _, table, excluded, _, words = available
+    if words.size > 0 and (words[item // BLOCK] >> np.uint64(item % BLOCK)) & np.uint64(1) != np.uint64(0):
+        return False
+    if table.shape[0] > 0 and not table[user if table.shape[0] > 1 else 0, item]:
+        return False
+    place = np.searchsorted(excluded, item)
+    return bool(place == excluded.size or excluded[place] != item)
+
+
+@inner
 def choose_slate(
     scores: ScoreArguments,
     rule: ActiveRule,
     one_pass: Pass,
-    memory: tuple[BlockMemory, Floats, Floats, Floats],
+    given: tuple[tuple[BlockMemory, Floats, Floats, Floats], AvailableArguments],
     chosen: tuple[Integers, Floats, Floats],
 ) -> bool:
     """Choose one user's items one by one, and note their gains and own values. False if a score is not finite."""
-    (blocks, pool, directions, lengths), slate, user = memory, chosen[0][one_pass[0]], one_pass[0]
+    ((blocks, pool, directions, lengths), available), slate, user = given, chosen[0][one_pass[0]], one_pass[0]
     (kind, weight, _), vectors, (_, _, seen, sums) = rule
     seen[:], sums[:], blocks[3][:] = 0, 0.0, 0
     filled = size = count = 0 * slate.size  # for a constant 0, numba would compile the callees once more
@@ -202,7 +228,8 @@ def choose_slate(
         if kind == MEAN_COSINE and count > 0:
             headroom = widen_gains(pool, size, weight, (directions, lengths, count))
         best = refresh_pool(rule, pool, size, (directions, slate, count))
-        best, size = open_blocks(scores, rule, one_pass, blocks, (pool, size, directions, slate, count, best, headroom))
+        search = (pool, size, directions, slate, count, best, headroom)
+        best, size = open_blocks(scores, rule, (one_pass, available), blocks, search)
         if size <= 0:
             return size == 0
         if best > -np.inf:
@@ -236,7 +263,7 @@ def refresh_pool(rule: ActiveRule, pool: Floats, size: int, so_far: tuple[Floats
 def open_blocks(
     scores: ScoreArguments,
     rule: ActiveRule,
-    one_pass: Pass,
+    given: tuple[Pass, AvailableArguments],
     blocks: BlockMemory,
     search: tuple[Floats, int, Floats, Integers, int, float, float],
 ) -> tuple[float, int]:
@@ -246,16 +273,24 @@ def open_blocks(
     """
     (pool, size, directions, slate, count, best, headroom), (bounds, closed, values, seen, inverse) = search, blocks
     (kind, weight, _), vectors, sets = rule
-    form, table, matrix, features, _, base, factor, _, _ = scores
-    user, n, error, _, candidates = one_pass
+    form, table, matrix, features, _, base, factor, _, _, copy = scores
+    one_pass, available = given
+    user, n, error, _, _, int8 = one_pass
+    products = np.empty(BLOCK, dtype=np.int32)
     is_first, start, reach = size == 0 and bounds.size > 0, 0 * size, lowest_tie(best) - error - headroom
     if is_first:
         start = place_of_largest(bounds, bounds.size)
-        reach = bounds[start] - 2.0 * error
+        reach = -np.inf if int8[0] else bounds[start] - 2.0 * error
     block = first_reaching(bounds, start, reach)
     while block < bounds.size:
-        shift = 0 if n <= KEPT_VALUES else block * BLOCK
-        if n > KEPT_VALUES:
+        shift = 0 if n <= KEPT_VALUES and not int8[0] else block * BLOCK
+        if int8[0]:
+            largest = quantized_bounds(copy, int8, block, products, values)
+            if largest < reach:
+                bounds[block] = largest
+                block = first_reaching(bounds, block + 1, reach)
+                continue
+        elif n > KEPT_VALUES:
             bound_items(scores, one_pass, block, values, shift)
         first, last = block * BLOCK - shift, min(n, block * BLOCK + BLOCK) - shift
         bits, bounds[block] = reaching(values, first, last, closed[block], reach)
@@ -265,13 +300,17 @@ def open_blocks(
             seen[block] = count
             bits, bounds[block] = reaching(values, first, last, closed[block], reach)
         elif kind == OVERLAP and count > 0 and ones(np.uint64(bits)) > CROWDED_SETS:
-            lowered = less_overlap(weight, sets, (slate, count), candidates, (values, first, last, block * BLOCK))
+            lowered = less_overlap(
+                weight, sets, (slate, count), (scores, one_pass), (values, first, last, block * BLOCK)
+            )
             bits, bounds[block] = reaching(lowered, 0, lowered.size, closed[block], reach)
         closed[block] |= np.uint64(bits)
         place = next_set(np.uint64(bits), 0)
         while place < BLOCK:
-            item = candidates[block * BLOCK + place] if candidates.size > 0 else block * BLOCK + place
+            item = item_at(scores, one_pass, block * BLOCK + place)
             place = next_set(np.uint64(bits), place + 1)
+            if int8[0] and not is_available(available, user, item):
+                continue
             own = exact_score(form, table, matrix, features, base, factor, user, item)
             if not abs(own) < np.inf:
                 return best, -1
@@ -290,14 +329,14 @@ def less_overlap(
     weight: float,
     sets: SetMemory,
     chosen: tuple[Integers, int],
-    candidates: Integers,
+    places: tuple[ScoreArguments, Pass],
     block: tuple[Floats, int, int, int],
 ) -> Floats:
     """Return the bounds of a block, lowered by the weighted overlaps of its items' categories with those chosen."""
     (slate, count), (values, first, last, start) = chosen, block
     lowered = np.empty(last - first)
     for place in range(lowered.size):
-        item = candidates[start + place] if candidates.size > 0 else start + place
+        item = item_at(places[0], places[1], start + place)
         lowered[place] = values[first + place] - weight * summed_similarity(sets, item, slate, count)
     return lowered
 

@@ -1,7 +1,8 @@
 """Scores of items in the forms that the greedy choice takes: a table, or a linear function of item features.
 
-A linear form is never worked out for all items in float64. One float32 pass bounds the items in blocks, wide enough for
-whatever float32 can lose; only items that come into question are scored exactly.
+A linear form is never worked out for all items in float64. An int8 copy of the features (quantized.py) or, without one,
+one float32 pass bounds the items in blocks, wide enough for whatever rounding can lose; only items that come into
+question are scored exactly.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from slatewise.catalog.mapped_arrays import shared
 from slatewise.compiled import compiled
 from slatewise.slates.kernels import (
     BLOCK,
@@ -30,6 +32,16 @@ from slatewise.slates.kernels import (
     read_only,
     squared_lengths,
 )
+from slatewise.slates.quantized import (
+    NOT_QUANTIZED,
+    Quantized,
+    QuantizedArguments,
+    QuantizedWeights,
+    is_worthwhile,
+    limit_blocks,
+    quantize,
+    quantized_weights,
+)
 
 TABLE, LINEAR, LOGISTIC, UPPER_CONFIDENCE = range(4)
 
@@ -41,10 +53,13 @@ NO_OFFSETS = read_only(np.zeros(0), np.float32)
 NO_BASE = read_only(np.zeros(0), np.float64)
 NO_MATRIX = np.zeros((0, 0, 0))
 
-ScoreArguments = tuple[int, Floats, Floats, NDArray[np.float32], NDArray[np.float32], Floats, float, float, float]
+ScoreArguments = tuple[
+    int, Floats, Floats, NDArray[np.float32], NDArray[np.float32], Floats, float, float, float, QuantizedArguments
+]
 
-Pass = tuple[int, int, float, NDArray[np.float32], Integers]
-"""For one user: number, how many items, rounding error, weights in float32, and candidates if not all items are."""
+Pass = tuple[int, int, float, NDArray[np.float32], Integers, QuantizedWeights]
+"""For one user: number, how many items, rounding error, weights in float32, candidates if not all items are, and
+weights for the int8 copy."""
 
 
 class Scores(NamedTuple):
@@ -65,19 +80,27 @@ class LinearItems:
     """What is prepared once per catalog for scores that are linear in features, up to a bound.
 
     features: (n_items, dim) float32; offsets: (n_items,) float32, such that no gain exceeds w·x_i + o_i by more than
-    rounding; base: (n_items,) float64, added to exact scores, or nothing.
+    rounding; base: (n_items,) float64, added to exact scores, or nothing; quantized: an int8 copy, or nothing.
     """
 
     features: NDArray[np.float32]
     offsets: NDArray[np.float32]
     base: Floats
+    quantized: Quantized = NOT_QUANTIZED
 
     @classmethod
-    def of(cls, features: ArrayLike, offsets: ArrayLike, base: ArrayLike | None = None) -> LinearItems:
-        """Round the offsets to float32; features that are float32 by rows are not copied."""
+    def of(
+        cls, features: ArrayLike, offsets: ArrayLike, base: ArrayLike | None = None, is_quantized: bool | None = None
+    ) -> LinearItems:
+        """Round the offsets to float32; features that are float32 by rows are not copied.
+
+        is_quantized: whether there is an int8 copy; by default, in large catalogs. It changes no choice.
+        """
         rounded = np.clip(np.asarray(offsets, dtype=np.float64), -10.0 * LARGEST, 10.0 * LARGEST)
         exact = NO_BASE if base is None else read_only(np.asarray(base), np.float64)
-        return cls(read_only(np.asarray(features), np.float32), read_only(rounded, np.float32), exact)
+        rows, narrow = shared(np.asarray(features, dtype=np.float32)), read_only(rounded, np.float32)
+        wanted = is_worthwhile(len(rows)) if is_quantized is None else is_quantized
+        return cls(rows, narrow, exact, quantize(rows, narrow) if wanted else NOT_QUANTIZED)
 
     @cached_property
     def extent(self) -> tuple[float, float]:
@@ -156,7 +179,7 @@ def exact_score(
 @inner
 def rounding_error(scores: ScoreArguments, user: int) -> float:
     """Return by how much a gain can exceed a float32 bound; infinity if float32 cannot hold the sums."""
-    kind, values, _, features, _, _, factor, longest, highest = scores
+    kind, values, _, features, _, _, factor, longest, highest, _ = scores
     if kind == TABLE:
         return 0.0
     slope = factor if kind == LOGISTIC else 1.0
@@ -167,12 +190,29 @@ def rounding_error(scores: ScoreArguments, user: int) -> float:
 @inner
 def narrow_weights(scores: ScoreArguments, user: int) -> NDArray[np.float32]:
     """Return the weights of the bounds in float32; none for a table."""
-    kind, values, _, features, _, _, factor, _, _ = scores
+    kind, values, _, features, _, _, factor, _, _, _ = scores
     slope = factor if kind == LOGISTIC else 1.0
     weights = np.empty(0 if kind == TABLE else features.shape[1], dtype=np.float32)
     for coordinate in range(weights.size):
         weights[coordinate] = slope * values[user, coordinate]
     return weights
+
+
+@inner
+def int8_weights(scores: ScoreArguments, user: int, error: float, is_restricted: bool) -> QuantizedWeights:
+    """Return the weights for the int8 copy, which is used if there is one, for all items that float32 can hold."""
+    kind, values, _, _, _, _, factor, _, _, copy = scores
+    if kind == TABLE or copy[0].shape[0] == 0 or is_restricted or not error < np.inf:
+        return False, np.empty(0, dtype=np.int16), 0.0, 0.0, 0.0, 0.0
+    return quantized_weights(copy, values, user, factor if kind == LOGISTIC else 1.0)
+
+
+@inner
+def item_at(scores: ScoreArguments, one_pass: Pass, place: int) -> int:
+    """Return the item at a place: in the order of the int8 copy, among the candidates, or in the catalog."""
+    if one_pass[5][0]:
+        return int(scores[9][3][place])
+    return int(one_pass[4][place]) if one_pass[4].size > 0 else place
 
 
 @inner
@@ -182,8 +222,11 @@ def bound_blocks(scores: ScoreArguments, one_pass: Pass, values: Floats, out: Bl
     values: of all items if there are at most KEPT_VALUES, else memory for one block. False if the score of an available
     item in a table is not finite.
     """
-    _, n, error, weights, candidates = one_pass
+    _, n, error, weights, candidates, int8 = one_pass
     bounds, closed = out
+    if int8[0]:
+        limit_blocks(scores[9], int8, bounds)
+        return True
     if scores[0] != TABLE and candidates.size == 0 and error < np.inf:
         linear_bounds(scores[3], scores[4], weights, values, out)
         return True
@@ -203,11 +246,11 @@ def bound_items(scores: ScoreArguments, one_pass: Pass, block: int, values: Floa
 
     Sums that float32 cannot hold bound nothing: their error is infinite, whatever the bound.
     """
-    kind, table, _, features, offsets, _, _, _, _ = scores
-    user, n, error, weights, candidates = one_pass
+    kind, table, _, features, offsets, _, _, _, _, _ = scores
+    user, n, error, weights, _, _ = one_pass
     row = user if table.shape[0] > 1 else 0
     for position in range(block * BLOCK, min(n, block * BLOCK + BLOCK)):
-        item = candidates[position] if candidates.size > 0 else position
+        item = item_at(scores, one_pass, position)
         if kind == TABLE:
             values[position - shift] = table[row, item]
         else:
