@@ -14,7 +14,7 @@ import pytest
 from slatewise.catalog import Catalog
 from slatewise.recommender import Recommender
 from slatewise.recommender.feedback import FeedbackEvent, record_feedback
-from slatewise.store import StoreError, postgres_batch, postgres_connection, postgres_writer
+from slatewise.store import StoreError, postgres_batch, postgres_session, postgres_writer
 from slatewise.store.postgres import PostgresStore
 from slatewise.store.protocol import Transaction
 from tests.support.postgres import Server, wait_for
@@ -157,7 +157,7 @@ def test_who_is_locked_by_somebody_else_holds_up_nobody_else(
     url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many jobs wait for one user, who is locked for longer than they need; jobs about others are done meanwhile."""
-    monkeypatch.setattr(postgres_connection, "SETTINGS", ("SET search_path = slatewise",))
+    monkeypatch.setattr(postgres_session, "SETTINGS", "SET LOCAL search_path = slatewise")
     monkeypatch.setattr(postgres_batch, "PATIENCE", "SET LOCAL lock_timeout = '60s'")
     monkeypatch.setattr("slatewise.store.postgres_session.MAX_SILENCE", 60.0)
     do(store, one_more("u"))

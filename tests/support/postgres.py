@@ -26,7 +26,7 @@ class Server:
     def __init__(self, binaries: Path, directory: Path) -> None:
         self.binaries = binaries
         self.directory = directory
-        self.port = _free_port()
+        self.port = free_port()
         self.owner = "postgres" if os.geteuid() == ROOT_USER else None
 
     @property
@@ -93,7 +93,9 @@ def throw_away_server() -> Iterator[Server]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    """Return a port that nobody listens on."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])

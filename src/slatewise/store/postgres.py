@@ -33,7 +33,10 @@ BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 SWEEP_LOCK = 0x736C6177
 TRY_TO_SWEEP = f"SELECT pg_try_advisory_xact_lock({SWEEP_LOCK})::int"
 IF_UNKNOWN = " WHERE NOT EXISTS (SELECT 1 FROM users WHERE user_id = ? AND version <> '')"
-TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'slatewise' ORDER BY tablename"
+TABLES = (
+    "SELECT relname FROM pg_class WHERE relnamespace = 'slatewise'::regnamespace AND relkind IN ('r', 'p')"
+    " AND NOT relispartition ORDER BY relname"
+)
 READ_ONLY = "the store was opened for reading only"
 
 
@@ -43,7 +46,7 @@ class PostgresStore:
     def __init__(self, address: Address, read_only: bool) -> None:
         self.address = address
         self._read_only = read_only
-        self._pool = ConnectionPool(address, read_only, self._probe)
+        self._pool = ConnectionPool(address, self._probe)
         self._writer = None if read_only else PostgresWriter(self._pool)
         self._turns = threading.BoundedSemaphore(MAX_READERS)
         self._proof_lock = threading.Lock()
@@ -83,7 +86,7 @@ class PostgresStore:
         """
         with self._pool.session() as session, translated(self.address.where):
             try:
-                session.send(BEGIN_READING)
+                session.begin(BEGIN_READING)
                 yield session.rows(session.send(TRY_TO_SWEEP)) == [(1,)]
                 session.send("ROLLBACK")
                 session.sync(wait=False)
@@ -96,7 +99,7 @@ class PostgresStore:
         if self._writer is None or self._is_closed:
             raise StoreUnavailableError("the store is closed" if self._is_closed else READ_ONLY)
         with translated(self.address.where), connect_for_maintenance(self.address) as connection:
-            names = [Identifier(name) for (name,) in connection.execute(TABLES).fetchall()]
+            names = [Identifier("slatewise", name) for (name,) in connection.execute(TABLES).fetchall()]
             connection.execute(SQL("VACUUM (FULL, ANALYZE) {}").format(SQL(", ").join(names)))
 
     def check(self) -> list[str]:
@@ -133,7 +136,7 @@ class PostgresStore:
 
         with self._pool.session() as session, translated(self.address.where):
             try:
-                session.send(BEGIN_READING)
+                session.begin(BEGIN_READING)
                 reader = _Reader(session)
                 result = job(PostgresTransaction(execute))
                 session.send("ROLLBACK")

@@ -86,7 +86,7 @@ def commit_jobs(session: Session, where: str, jobs: Sequence[Run], lock: Lock) -
     """Run jobs in one transaction; fail as a whole if a job fails after it has written, or a statement fails."""
     is_committing = False
     try:
-        session.send(BEGIN_WRITING)
+        session.begin(BEGIN_WRITING)
         if lock is not lock_if_free:
             session.send(PATIENCE)
         outcomes = _Batch(session, where, lock).run(jobs)

@@ -13,14 +13,6 @@ from slatewise.store.postgres_errors import explained
 from slatewise.store.postgres_session import Session
 from slatewise.store.protocol import StoreError
 
-SETTINGS = (
-    "SET search_path = slatewise",
-    "SET statement_timeout = '4s'",
-    "SET lock_timeout = '100ms'",
-    "SET idle_in_transaction_session_timeout = '60s'",
-    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
-)
-"""Of every connection that serves; the timeouts are shorter than the session's own patience."""
 NETWORK = {
     "connect_timeout": 2,
     "keepalives_idle": 3,
@@ -53,28 +45,35 @@ class Address:
         return cls(f"the PostgreSQL store {parts.get('dbname', '')} at {place}", conninfo)
 
 
-def connect(address: Address, read_only: bool) -> Session:
-    """Open one connection with time limits and without asynchronous commit."""
-    session = Session(psycopg.connect(address.conninfo, autocommit=True))
-    for setting in SETTINGS:
-        session.send(setting)
-    session.send(f"SET default_transaction_read_only = {'on' if read_only else 'off'}")
-    session.sync()
+def connect(address: Address) -> Session:
+    """Open one connection.
+
+    A pooler such as PgBouncer gives itself away by the number of the server's process, which it cannot know yet. It may
+    give every transaction another connection to the server, so that nothing can be prepared for the next.
+    """
+    connection = psycopg.connect(address.conninfo, autocommit=True)
+    session = Session(connection)
+    try:
+        process = session.send("SELECT pg_backend_pid()")
+        session.sync()
+        session.prepares = session.rows(process) == [(connection.info.backend_pid,)]
+    except psycopg.Error:
+        session.close()
+        raise
     return session
 
 
 def connect_for_maintenance(address: Address) -> psycopg.Connection[tuple[Any, ...]]:
     """Open one connection on which statements may take as long as they need."""
-    connection = psycopg.connect(address.conninfo, autocommit=True)
+    connection = psycopg.connect(address.conninfo, autocommit=True, prepare_threshold=None)
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # what others did meanwhile must be seen
-    connection.execute("SET search_path = slatewise")
     return connection
 
 
 def migrate(address: Address, read_only: bool) -> None:
     """Bring the tables up to date, one process at a time; a reader expects them to be up to date."""
     with translated(address.where), connect_for_maintenance(address) as connection, connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+        lock_migrations(connection)
         version = _version(connection)
         steps = steps_from(version, "postgresql", address.where)
         if steps and read_only:
@@ -86,6 +85,12 @@ def migrate(address: Address, read_only: bool) -> None:
         if steps:
             connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")
             connection.execute("INSERT INTO schema_version VALUES (%s)", (len(MIGRATIONS),))
+
+
+def lock_migrations(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    """Make others who change the tables wait until the transaction ends."""
+    connection.execute("SET LOCAL search_path = slatewise")
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
 
 
 @contextmanager
