@@ -10,12 +10,12 @@ from typing import Any
 
 from psycopg.sql import SQL, Identifier
 
-from slatewise.store import statements
 from slatewise.store.postgres_batch import PostgresTransaction, commit_jobs, lock_patiently, measure_by_writing
 from slatewise.store.postgres_connection import Address, connect_for_maintenance, migrate, translated
 from slatewise.store.postgres_errors import ConnectionLostError
 from slatewise.store.postgres_pool import ConnectionPool
-from slatewise.store.postgres_session import Session, Statement
+from slatewise.store.postgres_reader import Reader
+from slatewise.store.postgres_session import Session
 from slatewise.store.postgres_writer import PostgresWriter
 from slatewise.store.protocol import Result, StoreError, StoreUnavailableError, Transaction
 from slatewise.store.rows import Values
@@ -32,7 +32,6 @@ SIZE_AGE = 10.0
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 SWEEP_LOCK = 0x736C6177
 TRY_TO_SWEEP = f"SELECT pg_try_advisory_xact_lock({SWEEP_LOCK})::int"
-IF_UNKNOWN = " WHERE NOT EXISTS (SELECT 1 FROM users WHERE user_id = ? AND version <> '')"
 TABLES = (
     "SELECT relname FROM pg_class WHERE relnamespace = 'slatewise'::regnamespace AND relkind IN ('r', 'p')"
     " AND NOT relispartition ORDER BY relname"
@@ -137,8 +136,8 @@ class PostgresStore:
         with self._pool.session() as session, translated(self.address.where):
             try:
                 session.begin(BEGIN_READING)
-                reader = _Reader(session)
-                result = job(PostgresTransaction(execute))
+                reader = Reader(session)
+                result = job(PostgresTransaction(execute, reader))
                 session.send("ROLLBACK")
                 session.sync(wait=False)
             except BaseException:
@@ -172,28 +171,6 @@ class PostgresStore:
             raise
         except StoreError:
             pass
-
-
-class _Reader:
-    """Reads rows; what is asked next about a user who is not known is sent along, to save a round trip."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._ahead: dict[Values, Statement] = {}
-
-    def rows(self, sql: str, parameters: Values) -> list[Values]:
-        """Return the rows of a statement."""
-        if sql == statements.N_LOGGED and (rows := self._counted(parameters)):
-            return rows
-        statement = self._session.send(sql, parameters)
-        if sql == statements.FIND_USER:
-            asked = parameters * 3
-            self._ahead[asked] = self._session.send(statements.N_LOGGED + IF_UNKNOWN, asked + parameters)
-        return self._session.rows(statement)
-
-    def _counted(self, parameters: Values) -> list[Values]:
-        statement = self._ahead.pop(parameters, None)
-        return [] if statement is None else self._session.rows(statement)
 
 
 def _refused() -> Future[Any]:
