@@ -221,13 +221,16 @@ class _Task:
             self._ahead.clear()
         if not returns_rows(sql):
             return []
+        rows = self._received(statement)
+        if known is not None and not rows and sql == statements.FIND_SLATE:  # it may have another user than expected
+            return self._received(session.send(sql, parameters))
+        return rows
+
+    def _received(self, statement: Statement) -> list[Values]:
+        """Return the rows of a statement; other jobs go on until they are here."""
         if statement.result is None:
             self._batch.hub.switch()
-        rows = session.rows(statement)
-        if known is not None and not rows and sql == statements.FIND_SLATE:  # it may have another user than expected
-            self._ahead.pop((sql, parameters), None)
-            return self._rows(sql, parameters)
-        return rows
+        return self._batch.session.rows(statement)
 
     def _lock(self, execute: Execute, user: str) -> list[Values]:
         is_first = self._wait_for_turn(user)
@@ -239,10 +242,8 @@ class _Task:
 
     def _locked_early(self, user: str, locked: Statement, reads: Reads) -> list[Values]:
         """Return the row of a user if it was locked before what is known about a slate was read."""
-        if locked.result is None:
-            self._batch.hub.switch()
         with translated(self._batch.where):
-            rows = self._batch.session.rows(locked)
+            rows = self._received(locked)
         if [row[0] for row in rows] != [user]:
             return []
         self._ahead = {(sql, _of_user(sql, values, user)): read for (sql, values), read in reads.items()}

@@ -8,7 +8,6 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from slatewise.store.migrations import MIGRATIONS, steps_from
 from slatewise.store.postgres_errors import explained
 from slatewise.store.postgres_session import Session
 from slatewise.store.protocol import StoreError
@@ -21,7 +20,6 @@ NETWORK = {
     "tcp_user_timeout": 5000,
 }
 """Limits of libpq, in seconds and milliseconds, unless the URL has its own: a network that swallows packets."""
-MIGRATION_LOCK = 0x736C6174
 
 
 @dataclass(frozen=True)
@@ -70,29 +68,6 @@ def connect_for_maintenance(address: Address) -> psycopg.Connection[tuple[Any, .
     return connection
 
 
-def migrate(address: Address, read_only: bool) -> None:
-    """Bring the tables up to date, one process at a time; a reader expects them to be up to date."""
-    with translated(address.where), connect_for_maintenance(address) as connection, connection.transaction():
-        lock_migrations(connection)
-        version = _version(connection)
-        steps = steps_from(version, "postgresql", address.where)
-        if steps and read_only:
-            raise StoreError(
-                f"{address.where} is empty or was written by an older slatewise; let a server open it once"
-            )
-        for step in steps if version else ["CREATE SCHEMA IF NOT EXISTS slatewise", *steps]:
-            connection.execute(step)
-        if steps:
-            connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")
-            connection.execute("INSERT INTO schema_version VALUES (%s)", (len(MIGRATIONS),))
-
-
-def lock_migrations(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-    """Make others who change the tables wait until the transaction ends."""
-    connection.execute("SET LOCAL search_path = slatewise")
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-
-
 @contextmanager
 def translated(where: str) -> Iterator[None]:
     """Turn errors of PostgreSQL into those of a store."""
@@ -102,9 +77,3 @@ def translated(where: str) -> Iterator[None]:
         raise explained(error, where) from error
     except UnicodeEncodeError as error:
         raise StoreError("text with a lone surrogate cannot be stored") from error
-
-
-def _version(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
-    if connection.execute("SELECT to_regclass('slatewise.schema_version')").fetchall()[0][0] is None:
-        return 0
-    return int(connection.execute("SELECT max(version) FROM slatewise.schema_version").fetchall()[0][0])

@@ -1,11 +1,9 @@
 """Hash partitions by user, made and pruned by PostgreSQL itself; every key of these tables begins with the user."""
 
-from typing import Any
-
-import psycopg
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
-from slatewise.store.postgres_connection import Address, connect_for_maintenance, lock_migrations, migrate, translated
+from slatewise.store.postgres_connection import Address, translated
+from slatewise.store.postgres_migration import Connection, migrate, migrating
 
 USER_TABLES = ("users", "beliefs", "slates", "feedback", "events", "counts")
 """What is about people; `items`, `item_table`, `item_rates` and `fits` are about the whole service and stay whole."""
@@ -17,7 +15,6 @@ INDEXES = (
     "SELECT replace(pg_get_indexdef(indexrelid), ' ON ONLY ', ' ON ') FROM pg_index"
     " WHERE indrelid = %s::regclass AND NOT indisprimary ORDER BY indexrelid"
 )
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def partition_tables(url: str, n_partitions: int) -> None:
@@ -26,8 +23,8 @@ def partition_tables(url: str, n_partitions: int) -> None:
         raise ValueError(f"the number of partitions must be between 1 and {MAX_PARTITIONS}")
     address = Address.of(url)
     migrate(address, read_only=False)
-    with translated(address.where), connect_for_maintenance(address) as connection, connection.transaction():
-        lock_migrations(connection)
+    with translated(address.where), migrating(address) as connection:
+        connection.execute("SET LOCAL search_path = slatewise")
         tables = SQL(", ").join(map(Identifier, USER_TABLES))
         connection.execute(SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(tables))
         for table in USER_TABLES:
