@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from slatewise.cli import app
-from slatewise.store import StoreError, migrations, open_store, postgres_connection, postgres_pool, statements
+from slatewise.store import StoreError, migrations, open_store, postgres_migration, postgres_pool, statements
 from slatewise.store.postgres import PostgresStore
 from slatewise.store.postgres_connection import Address, connect
 from slatewise.store.postgres_partitions import USER_TABLES, partition_tables
@@ -64,7 +64,7 @@ def test_a_key_that_does_not_begin_with_the_user_is_caught(url: str, monkeypatch
     """Negative control: PostgreSQL itself refuses to partition such a table, and it stays as it was."""
     key = {"postgresql": "CREATE UNIQUE INDEX slates_by_one_id ON slates (slate_id)", "sqlite": ""}
     monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, key])
-    monkeypatch.setattr(postgres_connection, "MIGRATIONS", migrations.MIGRATIONS)
+    monkeypatch.setattr(postgres_migration, "MIGRATIONS", migrations.MIGRATIONS)
     store = PostgresStore.open(url)
     fill(store, ["u"])
     assert foreign_keys(url) == ["slates_by_one_id"]

@@ -34,6 +34,11 @@ class Server:
         """Where it is."""
         return f"postgresql://tester@127.0.0.1:{self.port}/postgres"
 
+    @property
+    def pid(self) -> int:
+        """Its main process."""
+        return int((self.directory / "data" / "postmaster.pid").read_text().split()[0])
+
     def run(self, program: str, *arguments: str) -> None:
         """Run one of its programs, not as root."""
         done = subprocess.run(  # noqa: S603
@@ -61,7 +66,7 @@ class Server:
     @contextmanager
     def stopped(self, *, postmaster: bool = True) -> Iterator[None]:
         """Stop all its processes as they are, so that they answer nothing; optionally not the one that forks others."""
-        main = psutil.Process(int((self.directory / "data" / "postmaster.pid").read_text().split()[0]))
+        main = psutil.Process(self.pid)
         processes = [*main.children(recursive=True), *([main] if postmaster else [])]
         for process in processes:
             process.suspend()

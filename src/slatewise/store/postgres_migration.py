@@ -136,6 +136,7 @@ def _telling(holder: Connection, what: str) -> Iterator[None]:
 
     def tell() -> None:
         while not done.wait(TELL_EVERY):
+            holder.execute("SELECT pg_stat_clear_snapshot()")  # else it is as it was when the transaction first looked
             found = holder.execute(PROGRESS).fetchall()
             phase, share = found[0] if found else ("starting", None)
             percent = "" if share is None else f" {share} %"
