@@ -39,6 +39,7 @@ FIGURES = {
     "failed": "failed",
     "running": "share of active statements that run",
     "waiting_for_rows": "that wait for a lock on a row or table",
+    "waiting_for_service": "that wait for more from the service",
     "waiting_for_others": "that wait for anything else, mostly the disk",
 }
 
@@ -68,13 +69,14 @@ async def measure(plan: Plan, launch: Launch, directory: Path, database: Server)
             after = [cpu_seconds(owner) for owner in owners]
     n_requests, n_samples = max(1.0, taken.requests_per_second * plan.seconds), max(1, waits.total())
     each = [round(1000.0 * (new - old) / n_requests, 3) for old, new in zip(before, after, strict=True)]
-    others = waits.total() - waits["CPU"] - waits["Lock"]
+    others = waits.total() - waits["CPU"] - waits["Lock"] - waits["Client"]
     return {
         "requests_per_second": round(taken.requests_per_second, 1),
         **dict(zip(("service_ms", "database_ms", "generator_ms"), each, strict=True)),
         "failed": taken.failed,
         "running": round(waits["CPU"] / n_samples, 3),
         "waiting_for_rows": round(waits["Lock"] / n_samples, 3),
+        "waiting_for_service": round(waits["Client"] / n_samples, 3),
         "waiting_for_others": round(others / n_samples, 3),
     }
 
