@@ -37,7 +37,7 @@ from slatewise.store.rows import (
 from slatewise.store.statements import FEEDBACK_COLUMNS, SLATE_COLUMNS, USER_COLUMNS
 from tests.support.postgres import Server, throw_away_server
 
-N_TEMPLATES, MEAN_SLATES, MAX_SLATES, K = 200, 6, 60, 10
+N_TEMPLATES, MEAN_SLATES, MAX_SLATES, K = 200, 4, 60, 10
 CLICK_SHARE = 0.15
 N_HOT = 50
 COLUMNS = {
