@@ -14,8 +14,8 @@ from slatewise.recommender.feedback import FeedbackEvent
 from slatewise.recommender.types import UnknownSlateError
 from slatewise.store import StoreDamagedError, statements
 from slatewise.store.postgres import PostgresStore
-from slatewise.store.postgres_batch import PostgresTransaction
 from slatewise.store.postgres_reader import Reader
+from slatewise.store.postgres_transaction import PostgresTransaction
 from slatewise.store.protocol import START, BeliefRecord, Transaction
 from tests.support.postgres import Server
 from tests.support.postgres_proxy import Proxy, proxy_to

@@ -10,13 +10,14 @@ from typing import Any
 
 from psycopg.sql import SQL, Identifier
 
-from slatewise.store.postgres_batch import PostgresTransaction, commit_jobs, lock_patiently, measure_by_writing
+from slatewise.store.postgres_batch import commit_jobs, lock_patiently
 from slatewise.store.postgres_connection import Address, connect_for_maintenance, translated
 from slatewise.store.postgres_errors import ConnectionLostError
 from slatewise.store.postgres_migration import migrate
 from slatewise.store.postgres_pool import ConnectionPool
 from slatewise.store.postgres_reader import Reader
 from slatewise.store.postgres_session import Session
+from slatewise.store.postgres_transaction import PostgresTransaction, measure_by_writing
 from slatewise.store.postgres_writer import PostgresWriter
 from slatewise.store.protocol import Result, StoreError, StoreUnavailableError, Transaction
 from slatewise.store.rows import Values

@@ -1,11 +1,10 @@
 """One transaction on PostgreSQL: several jobs, their statements pipelined, committed together."""
 
-import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import greenlet
 import psycopg
@@ -14,9 +13,10 @@ from slatewise.store import statements
 from slatewise.store.postgres_connection import translated
 from slatewise.store.postgres_errors import UserLockedError, explained, is_outcome_unknown
 from slatewise.store.postgres_session import Session, Statement
+from slatewise.store.postgres_transaction import PostgresTransaction
 from slatewise.store.protocol import StoreError, StoreUncertainError
 from slatewise.store.records import UserRecord
-from slatewise.store.rows import Execute, SelectUser, Values, user_values
+from slatewise.store.rows import Execute, Values, user_values
 from slatewise.store.sql import SqlTransaction
 
 Run = Callable[[Any], Any]
@@ -34,44 +34,8 @@ LOCK_OWNER = LOCK_UNLESS_LOCKED.replace("user_id = ?", OF_OWNER)
 FIND_SLATE_OF = statements.FIND_SLATE + " AND user_id = ?"
 """Of many partitions it opens one."""
 FEEDBACK_OF_OWNER = statements.FEEDBACK_ON_OR_WITH_ID.replace("user_id = ?", OF_OWNER)
-NOBODY = secrets.token_hex(200)
-"""The id of a user who cannot exist, because it is too long; another one in every process."""
-SIZE = (
-    "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
-    " WHERE relnamespace = 'slatewise'::regnamespace AND relkind = 'r'"
-)
 PATIENCE = "SET LOCAL lock_timeout = '3s'"
 """For those who wait for a user; others wait only for another process that is just inserting the same one."""
-
-
-class Ahead(Protocol):
-    """Sends what a job will ask for before it does."""
-
-    def expect_profile(self, user: str) -> None:
-        """See `Transaction.expect_profile`."""
-
-    def expect_feedback(self, slate_id: str, user: str | None, event_id: str | None) -> None:
-        """See `Transaction.expect_feedback`."""
-
-
-class PostgresTransaction(SqlTransaction):
-    """A transaction that sends ahead what is expected, and can also say how large the tables are."""
-
-    def __init__(self, execute: Execute, ahead: Ahead, select_user: SelectUser | None = None) -> None:
-        super().__init__(execute, select_user)
-        self._ahead = ahead
-
-    def expect_profile(self, user: str) -> None:
-        """Send what is needed of a user."""
-        self._ahead.expect_profile(user)
-
-    def expect_feedback(self, slate_id: str, user: str | None, event_id: str | None) -> None:
-        """Send what is needed of a slate."""
-        self._ahead.expect_feedback(slate_id, user, event_id)
-
-    def size(self) -> int:
-        """Return the bytes that all tables take, with their indexes."""
-        return int(self._run(SIZE, ())[0][0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,12 +246,6 @@ def _attempt(transaction: SqlTransaction, job: Run) -> Outcome:
 def returns_rows(sql: str) -> bool:
     """Return whether a statement has a result to wait for."""
     return sql.startswith("SELECT") or "RETURNING" in sql
-
-
-def measure_by_writing(transaction: PostgresTransaction) -> int:
-    """Write the row of a user who cannot exist, delete it again, and return the size of the tables."""
-    transaction.lock(NOBODY)
-    return transaction.size()
 
 
 def _of_user(sql: str, values: Values, user: str) -> Values:
