@@ -12,10 +12,12 @@ from typing import Any
 
 import psycopg
 
+from benchmarks.people import drop_indexes
 from slatewise.store import open_store
 from slatewise.store.migrations import MIGRATIONS
 from tests.support.postgres import throw_away_server
 
+TABLES = ("users", "slates", "answers", "counts")
 WRITE = "UPDATE slatewise.users SET n_slates = n_slates WHERE user_id = %s"
 FILL = """
     INSERT INTO users SELECT 'user ' || n, 'stamp', 5, 5, 4, n FROM generate_series(1, %(users)s) n;
@@ -36,8 +38,11 @@ def fill(url: str, n_rows: int) -> None:
         connection.execute(MIGRATIONS[0]["postgresql"])
         connection.execute("CREATE TABLE schema_version (version BIGINT NOT NULL)")
         connection.execute("INSERT INTO schema_version VALUES (1)")
+        restored = [made for table in TABLES for made in drop_indexes(connection, table)]
         for statement in FILL.split(";"):
             connection.execute(psycopg.ClientCursor(connection).mogrify(statement, {"users": n_rows // 10}))
+        for statement in restored:
+            connection.execute(statement)
 
 
 def write_until(halt: threading.Event, url: str, waits: list[float]) -> None:

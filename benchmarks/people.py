@@ -131,7 +131,7 @@ def fill(url: str, templates: Sequence[Template], n_people: int) -> None:
     """Copy people into a store without its indexes, then make these again."""
     with psycopg.connect(url) as connection:
         connection.execute("SET search_path = slatewise")
-        restored = [statement for table in USER_TABLES for statement in _drop_indexes(connection, table)]
+        restored = [statement for table in USER_TABLES for statement in drop_indexes(connection, table)]
     with ExitStack() as stack:
         copies: dict[str, Callable[[Values], None]] = {}
         for table, columns in COLUMNS.items():
@@ -151,7 +151,7 @@ def fill(url: str, templates: Sequence[Template], n_people: int) -> None:
         connection.execute("VACUUM ANALYZE")
 
 
-def _drop_indexes(connection: psycopg.Connection[Any], table: str) -> list[str]:
+def drop_indexes(connection: psycopg.Connection[Any], table: str) -> list[str]:
     """Drop the keys and indexes of a table; return the statements that make them."""
     keys = connection.execute(KEYS, (table,)).fetchall()
     indexes = connection.execute(INDEXES, (table,)).fetchall()

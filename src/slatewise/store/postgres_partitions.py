@@ -10,10 +10,13 @@ USER_TABLES = ("users", "beliefs", "slates", "feedback", "events", "counts")
 MAX_PARTITIONS = 1024
 STORAGE = {"users": "WITH (fillfactor = 70)"}
 """Rows of users are written again with every slate; with some room they stay on their page."""
-KEYS = "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s::regclass AND contype = 'p'"
+KEYS = (
+    "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
+    " WHERE conrelid = %s::regclass AND contype IN ('p', 'u') ORDER BY conname"
+)
 INDEXES = (
     "SELECT replace(pg_get_indexdef(indexrelid), ' ON ONLY ', ' ON ') FROM pg_index"
-    " WHERE indrelid = %s::regclass AND NOT indisprimary ORDER BY indexrelid"
+    " WHERE indrelid = %s::regclass AND indexrelid NOT IN (SELECT conindid FROM pg_constraint) ORDER BY indexrelid"
 )
 
 
