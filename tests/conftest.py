@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
         names = [value for value in parameters if isinstance(value, str)]
         fixtures, folder = getattr(item, "fixturenames", ()), item.path.parent.name
-        if "postgres_server" in fixtures or "postgresql" in names:
+        if "postgres_server" in fixtures or any(name.startswith("postgresql") for name in names):
             item.add_marker("postgres")
         if "browser" in fixtures or folder == "browser":
             item.add_marker("browser")
@@ -102,3 +102,12 @@ def postgres_server() -> Iterator["Server"]:
 
     with throw_away_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres_server: "Server") -> Iterator[str]:
+    """The URL of that server through PgBouncer in transaction mode, started once."""
+    from tests.support.postgres_kinds import pgbouncer_to
+
+    with pgbouncer_to(postgres_server) as url:
+        yield url

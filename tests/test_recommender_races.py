@@ -17,6 +17,7 @@ from slatewise.recommender.profile import learn_everything
 from slatewise.recommender.recommend import SlateRequest
 from slatewise.store import Store, open_store
 from tests.support.postgres import Server
+from tests.support.postgres_kinds import POSTGRES_KINDS, url_of
 from tests.support.recommending import (
     Clock,
     InterruptedStore,
@@ -35,13 +36,9 @@ CATALOG = make_catalog(300)
 OTHER_CATALOG = make_catalog(300, seed=3, first=200)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+@pytest.fixture(params=["memory", "sqlite", *POSTGRES_KINDS])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "postgresql":
-        url = emptied(request.getfixturevalue("postgres_server"))
-    else:
-        url = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/slates.db"}[request.param]
-    opened = open_store(url)
+    opened = open_store(url_of(request.param, request, tmp_path))
     yield opened
     opened.close()
 

@@ -23,17 +23,16 @@ from slatewise.store.protocol import (
     Transaction,
     UserRecord,
 )
-from tests.support.store_rows import NASTY, answer, at_once, belief, do, emptied, event, fill, one_more, slate, user_row
+from tests.support.postgres_kinds import POSTGRES_KINDS, url_of
+from tests.support.store_rows import NASTY, answer, at_once, belief, do, event, fill, one_more, slate, user_row
 
-KINDS = ["memory", "sqlite", "postgresql"]
+KINDS = ["memory", "sqlite", *POSTGRES_KINDS]
 
 
 @pytest.fixture(params=KINDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where an empty store of each kind is."""
-    if request.param == "postgresql":
-        return emptied(request.getfixturevalue("postgres_server"))
-    return {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path / 'slates.db'}"}[request.param]
+    return url_of(request.param, request, tmp_path)
 
 
 @pytest.fixture
@@ -404,9 +403,7 @@ class TestOnDisk:
 
     @pytest.fixture(params=KINDS[1:])
     def url(self, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-        if request.param == "postgresql":
-            return emptied(request.getfixturevalue("postgres_server"))
-        return f"sqlite:///{tmp_path / 'slates.db'}"
+        return url_of(request.param, request, tmp_path)
 
     def test_everything_is_there_after_opening_again(self, store: Store, url: str) -> None:
         fill(store, ["u", "v"])

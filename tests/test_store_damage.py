@@ -12,6 +12,7 @@ from slatewise.store import Store, StoreDamagedError, StoreError, open_store, ro
 from slatewise.store.protocol import BeliefRecord, Transaction, UserRecord
 from slatewise.store.sql import SqlTransaction
 from slatewise.store.sqlite import SqliteStore
+from tests.support.postgres_kinds import POSTGRES_KINDS, url_of
 from tests.support.store_rows import answer, belief, do, fill, one_more, slate, user_row
 
 USERS = [f"person {number:02}" for number in range(6)]
@@ -132,13 +133,10 @@ def statement(store: Store, sql: str) -> None:
     do(store, work)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", *POSTGRES_KINDS])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store with two users."""
-    from tests.support.store_rows import emptied
-
-    url = f"sqlite:///{tmp_path / 'slates.db'}"
-    opened = open_store(emptied(request.getfixturevalue("postgres_server")) if request.param == "postgresql" else url)
+    opened = open_store(url_of(request.param, request, tmp_path))
     fill(opened, ["u", "v"])
     yield opened
     opened.close()

@@ -11,17 +11,16 @@ import pytest
 from slatewise.store import Store, StoreDamagedError, StoreUnavailableError, open_store, transfer
 from slatewise.store.protocol import ItemRate, ItemRecord, ItemTable, Transaction
 from slatewise.store.transfer import export_lines, load_lines
-from tests.support.store_rows import NASTY, at_once, do, emptied, item
+from tests.support.postgres_kinds import POSTGRES_KINDS, url_of
+from tests.support.store_rows import NASTY, at_once, do, item
 
 EVERYTHING = (10**9,)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+@pytest.fixture(params=["memory", "sqlite", *POSTGRES_KINDS])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty store of each kind."""
-    urls = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path / 'slates.db'}"}
-    url = urls.get(request.param) or emptied(request.getfixturevalue("postgres_server"))
-    opened = open_store(url)
+    opened = open_store(url_of(request.param, request, tmp_path))
     yield opened
     opened.close()
 

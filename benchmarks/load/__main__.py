@@ -1,7 +1,8 @@
-"""`python -m benchmarks.load [load | soak | sweeps | histories | compare | cost]`: the service under load."""
+"""`python -m benchmarks.load [load | soak | sweeps | histories | compare | cost | workers]`: the service under load."""
 
 import argparse
 import json
+import os
 import shlex
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.load import compare, cost, histories, load_test, soak, sweeps
+from benchmarks.load import compare, cost, histories, load_test, soak, sweeps, workers
 from benchmarks.load.compare import run_loop
 from benchmarks.load.load_test import Plan, Row
 from benchmarks.load.server import SQLITE, Launch, save_catalog_with
@@ -87,6 +88,12 @@ def _histories(given: argparse.Namespace, directory: Path) -> Outcome:
     return {"histories": table.rows}, table, True
 
 
+def _workers(given: argparse.Namespace, directory: Path) -> Outcome:
+    plan = Plan(seconds=given.seconds or 10.0, runs=given.runs, clients=given.clients)
+    runs = workers.compare(plan, _launch(given, directory), directory, _note)
+    return {"workers": runs}, workers.workers_table(plan, runs, sorted(os.sched_getaffinity(0))), True
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace, Path], Outcome]] = {
     "load": _load,
     "soak": _soak,
@@ -94,6 +101,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, Path], Outcome]] = {
     "histories": _histories,
     "compare": _compare,
     "cost": _cost,
+    "workers": _workers,
 }
 
 
@@ -118,7 +126,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("command", nargs="?", default="load", choices=list(COMMANDS))
     parser.add_argument("--slates", type=float, help="per second: 300; 150 in soak, sweeps, compare; 50 in histories")
     parser.add_argument("--feedbacks", type=float, help="per second: 500; 250 in soak and compare, 15 in sweeps")
-    parser.add_argument("--seconds", type=float, help="of each: load 20, sweeps 30, histories 5, compare 10, soak 600")
+    parser.add_argument(
+        "--seconds", type=float, help="of each: load 20, sweeps 30, histories 5, compare, workers 10, soak 600"
+    )
     parser.add_argument("--hours", type=float, default=0.0, help="of the soak, instead of --seconds")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--clients", type=int, default=32, help="that send as fast as they can")

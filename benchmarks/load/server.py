@@ -20,7 +20,7 @@ from slatewise.data.synthetic import WorldSize, make_world
 
 HOST = "127.0.0.1"
 SQLITE = "sqlite"
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 STOP_SECONDS = 30.0
 PORTS = range(20_000, 32_000)
 READY = f"GET /health/ready HTTP/1.0\r\nHost: {HOST}\r\n\r\n".encode()

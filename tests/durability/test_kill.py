@@ -5,13 +5,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import pytest
 
 from slatewise.recommender import Recommender
 from tests.durability.conftest import Tell, make_catalog
 from tests.support.beliefs import n_stored, wrong_beliefs
 from tests.support.notes import Event, Notes, clicks_of, complaints
+from tests.support.postgres_kinds import POSTGRES_KINDS
 from tests.support.served import Caller, Place, Running, start, start_by_command
 from tests.support.visitors import visiting
 
@@ -150,6 +153,18 @@ def test_nothing_acknowledged_is_lost_and_nothing_counts_twice(place: Place, n_r
         f"acknowledged and {course.unanswered:,} unanswered requests; nothing lost, nothing twice, beliefs equal the "
         f"log; slowest start to ready: {ready}"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", POSTGRES_KINDS)
+def test_nothing_is_lost_on_postgresql_either(
+    place: Place, kind: str, n_rounds: int, request: pytest.FixtureRequest
+) -> None:
+    """Plain, in hash partitions, and through PgBouncer; a quarter of the rounds for each."""
+    n_rounds = max(4, n_rounds // 4)
+    course = Course(replace(place, url=POSTGRES_KINDS[kind](request)), random.Random(2))
+    assert course.run((forked,), n_rounds) == []
+    assert course.acknowledged > 2 * n_rounds
 
 
 def test_a_store_that_acknowledges_before_the_commit_is_caught(place: Place) -> None:

@@ -14,11 +14,10 @@ import pytest
 from slatewise.catalog import Catalog
 from slatewise.recommender import Recommender
 from slatewise.recommender.feedback import FeedbackEvent, record_feedback
-from slatewise.store import StoreError, postgres_batch, postgres_connection, postgres_writer
+from slatewise.store import StoreError, postgres_batch, postgres_session, postgres_writer
 from slatewise.store.postgres import PostgresStore
 from slatewise.store.protocol import Transaction
 from tests.support.postgres import Server, wait_for
-from tests.support.postgres_proxy import Proxy, proxy_to
 from tests.support.store_rows import do, emptied, one_more
 
 N_JOBS = 20
@@ -157,7 +156,7 @@ def test_who_is_locked_by_somebody_else_holds_up_nobody_else(
     url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many jobs wait for one user, who is locked for longer than they need; jobs about others are done meanwhile."""
-    monkeypatch.setattr(postgres_connection, "SETTINGS", ("SET search_path = slatewise",))
+    monkeypatch.setattr(postgres_session, "SETTINGS", "SET LOCAL search_path = slatewise")
     monkeypatch.setattr(postgres_batch, "PATIENCE", "SET LOCAL lock_timeout = '60s'")
     monkeypatch.setattr("slatewise.store.postgres_session.MAX_SILENCE", 60.0)
     do(store, one_more("u"))
@@ -185,29 +184,3 @@ def test_a_writer_that_waits_for_whoever_is_locked_is_caught(
         time.sleep(0.3)
         assert not futures[1].done()
     assert [future.result(timeout=30) for future in futures] == [2, 1]
-
-
-@pytest.fixture
-def proxy(postgres_server: Server) -> Iterator[Proxy]:
-    emptied(postgres_server)
-    with proxy_to(postgres_server) as one:
-        yield one
-
-
-def round_trips(proxy: Proxy, act: Callable[[], Any]) -> int:
-    """Count how often the server is waited for."""
-    before = proxy.round_trips
-    act()
-    return proxy.round_trips - before
-
-
-def test_slates_and_feedback_take_few_round_trips(proxy: Proxy) -> None:
-    catalog = Catalog.from_vectors(range(9), [[float(item), 1.0] for item in range(9)])
-    with Recommender(catalog, store=proxy.url) as recommender:
-        for user in ("ann", "ben"):
-            for _ in range(3):
-                slate = recommender.recommend(user, 1)
-                recommender.feedback(slate.slate_id, [slate.items[0].id])
-        assert round_trips(proxy, lambda: recommender.recommend("ann", 1)) <= 2
-        slate = recommender.recommend("ann", 1)
-        assert round_trips(proxy, lambda: recommender.feedback(slate.slate_id, [slate.items[0].id])) <= 3

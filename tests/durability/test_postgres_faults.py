@@ -91,7 +91,7 @@ def test_a_store_that_cannot_write_does_not_say_that_it_is_healthy(
 
     wait_for(is_noticed)
     assert not any(future.done() for future in futures)
-    session = postgres_connection.connect(store.address, read_only=True)
+    session = postgres_connection.connect(store.address)
     assert session.rows(session.send("SELECT 1")) == [(1,)]
     session.close()
     proxy.cut()
@@ -246,9 +246,8 @@ def test_what_was_acknowledged_survives_a_crash_of_the_server(postgres_server: S
 def test_a_store_that_lets_the_server_commit_lazily_is_caught(
     postgres_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        postgres_connection, "SETTINGS", ("SET search_path = slatewise", "SET synchronous_commit = off")
-    )
+    lazily = "SELECT set_config('search_path', 'slatewise', true), set_config('synchronous_commit', 'off', true)"
+    monkeypatch.setattr(postgres_session, "SETTINGS", lazily)
     with psycopg.connect(postgres_server.url, autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
         connection.execute("SELECT pg_reload_conf()")

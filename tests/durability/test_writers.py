@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -10,9 +11,8 @@ from slatewise.catalog import Catalog
 from slatewise.store import open_store
 from tests.support.beliefs import n_stored, wrong_beliefs
 from tests.support.notes import Notes, clicks_of, complaints
-from tests.support.postgres import Server
+from tests.support.postgres_kinds import POSTGRES_KINDS
 from tests.support.served import Caller, Place, Running, start, start_by_command
-from tests.support.store_rows import emptied
 from tests.support.visitors import Visitor
 
 N_WRITERS = 8
@@ -71,14 +71,15 @@ def test_a_store_that_reads_outside_the_transaction_is_caught(place: Place) -> N
         service.kill()
 
 
-@pytest.fixture
-def two_workers(place: Place, postgres_server: Server) -> Iterator[Running]:
-    service = start_by_command(place, "--store", emptied(postgres_server), "--workers", "2")
+@pytest.fixture(params=POSTGRES_KINDS)
+def two_workers(place: Place, request: pytest.FixtureRequest) -> Iterator[Running]:
+    place = replace(place, url=POSTGRES_KINDS[request.param](request))
+    service = start_by_command(place, "--store", place.store, "--workers", "2")
     yield service
     service.stop()
 
 
-def test_eight_writers_on_one_user_and_two_processes(two_workers: Running, postgres_server: Server) -> None:
+def test_eight_writers_on_one_user_and_two_processes(two_workers: Running) -> None:
     notes = Notes()
     write_together(two_workers.place, notes)
-    assert wrongs(two_workers, postgres_server.url, notes) == []
+    assert wrongs(two_workers, two_workers.place.store, notes) == []

@@ -26,13 +26,18 @@ class Server:
     def __init__(self, binaries: Path, directory: Path) -> None:
         self.binaries = binaries
         self.directory = directory
-        self.port = _free_port()
+        self.port = free_port()
         self.owner = "postgres" if os.geteuid() == ROOT_USER else None
 
     @property
     def url(self) -> str:
         """Where it is."""
         return f"postgresql://tester@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def pid(self) -> int:
+        """Its main process."""
+        return int((self.directory / "data" / "postmaster.pid").read_text().split()[0])
 
     def run(self, program: str, *arguments: str) -> None:
         """Run one of its programs, not as root."""
@@ -61,7 +66,7 @@ class Server:
     @contextmanager
     def stopped(self, *, postmaster: bool = True) -> Iterator[None]:
         """Stop all its processes as they are, so that they answer nothing; optionally not the one that forks others."""
-        main = psutil.Process(int((self.directory / "data" / "postmaster.pid").read_text().split()[0]))
+        main = psutil.Process(self.pid)
         processes = [*main.children(recursive=True), *([main] if postmaster else [])]
         for process in processes:
             process.suspend()
@@ -93,7 +98,9 @@ def throw_away_server() -> Iterator[Server]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    """Return a port that nobody listens on."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])

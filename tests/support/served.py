@@ -37,6 +37,7 @@ class Place:
 
     directory: Path
     port: int
+    url: str | None = None
 
     @property
     def catalog(self) -> Path:
@@ -44,7 +45,8 @@ class Place:
 
     @property
     def store(self) -> str:
-        return f"sqlite:///{self.directory / 'slates.db'}"
+        """The URL that was given, or that of a file."""
+        return self.url or f"sqlite:///{self.directory / 'slates.db'}"
 
     @property
     def log(self) -> str:

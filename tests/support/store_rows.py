@@ -131,11 +131,16 @@ def at_once(jobs: list[Callable[[], Any]]) -> None:
 
 def emptied(server: Server, *, tables_too: bool = False) -> str:
     """Remove all rows of the store on a server, or its tables too, which is slower; return where it was."""
-    with psycopg.connect(server.url) as connection:
+    return emptied_at(server.url, tables_too=tables_too)
+
+
+def emptied_at(url: str, *, tables_too: bool = False) -> str:
+    """Remove all rows of the store at a URL, or its tables too; return the URL."""
+    with psycopg.connect(url) as connection:
         if tables_too or connection.execute("SELECT to_regclass('slatewise.item_rates')").fetchall()[0][0] is None:
             connection.execute("SET client_min_messages = warning; DROP SCHEMA IF EXISTS slatewise CASCADE")
         else:
             connection.execute("UPDATE slatewise.item_table SET version = 0, categories = '[]'")
             for table in ("users", "beliefs", "slates", "feedback", "events", "counts", "fits", "items", "item_rates"):
                 connection.execute(psycopg.sql.SQL("DELETE FROM slatewise.{}").format(psycopg.sql.Identifier(table)))
-    return server.url
+    return url

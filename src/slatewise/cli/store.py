@@ -89,6 +89,24 @@ def vacuum(store: StoreUrl = DEFAULT_STORE) -> None:
             opened.close()
 
 
+@app.command(epilog="Example: slatewise store partition 16 --store postgresql://slatewise@db.internal/slatewise")
+def partition(
+    partitions: Annotated[int, typer.Argument(help="How many partitions each table about people is to have.")],
+    store: Annotated[str, typer.Option("--store", envvar="SLATEWISE_STORE", callback=warn_of_password)],
+) -> None:
+    """Divide the tables about people into hash partitions by user, in PostgreSQL; created or copied while others wait.
+
+    Best done before the first user comes. It can be done again with another number.
+    """
+    from slatewise.store.postgres_partitions import partition_tables
+
+    with reporting_errors():
+        if not store.startswith("postgresql://"):
+            raise ValueError("only a PostgreSQL store has partitions; give --store postgresql://…")
+        partition_tables(store, partitions)
+    tell(f"each table about people has {partitions:,} partitions")
+
+
 def _line(user: str | None, problem: str) -> str:
     return f"the store: {problem}" if user is None else f"user {user!r}: {problem}"
 

@@ -152,6 +152,7 @@ def _locked_slate(transaction: Transaction, event: FeedbackEvent) -> tuple[Slate
     looked for again.
     """
     owner = event.user
+    transaction.expect_feedback(event.slate_id, owner, event.event_id)
     for _ in range(3):
         user = None if owner is None else transaction.lock(owner)
         slate = transaction.slate(event.slate_id)

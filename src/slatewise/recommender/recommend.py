@@ -390,6 +390,7 @@ def _cached(serving: Serving, user: str, policy: ServedPolicy) -> UserProfile | 
 
 def _load(serving: Serving, transaction: Transaction | None, user: str, policy: ServedPolicy) -> UserProfile:
     def job(transaction: Transaction) -> UserProfile:
+        transaction.expect_profile(user)
         record = transaction.lock(user)
         if record == UserRecord(user):
             return UserProfile.of_new_user(user, serving.served, policy)

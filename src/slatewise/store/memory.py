@@ -55,6 +55,12 @@ class MemoryTables:
         """Return a user; transactions never overlap here."""
         return self.users.get(user, UserRecord(user))
 
+    def expect_profile(self, user: str) -> None:
+        """Do nothing: everything is here."""
+
+    def expect_feedback(self, slate_id: str, user: str | None, event_id: str | None) -> None:
+        """Do nothing: everything is here."""
+
     def save_user(self, user: UserRecord) -> None:
         """Insert or replace a user."""
         self.put(self.users, user.user, user)

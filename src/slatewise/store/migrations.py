@@ -1,4 +1,9 @@
-"""The tables of SQL stores, as numbered steps from nothing; a released step never changes, a new one is appended."""
+"""The tables of SQL stores, as numbered steps from nothing; a released step never changes, a new one is appended.
+
+In PostgreSQL a step may begin with an online part, which workers of the version before do not notice: see
+`postgres_migration`. Its statements name the schema and can be repeated, and its indexes are built concurrently. In the
+table `counts`, a null in `varied` stands for as many as there are in `slates`.
+"""
 
 from slatewise.store.protocol import StoreError
 
@@ -108,6 +113,16 @@ MIGRATIONS: list[dict[str, str]] = [
                 checksum INTEGER NOT NULL
             ) WITHOUT ROWID;
         """,
+        "postgresql online": """
+            ALTER TABLE slatewise.slates ADD COLUMN IF NOT EXISTS request_id TEXT COLLATE "C",
+                ADD COLUMN IF NOT EXISTS choice TEXT;
+            CREATE UNIQUE INDEX CONCURRENTLY slates_by_number ON slatewise.slates (user_id, number);
+            CREATE INDEX CONCURRENTLY slates_by_id ON slatewise.slates (slate_id);
+            CREATE UNIQUE INDEX CONCURRENTLY slates_by_request ON slatewise.slates (user_id, request_id)
+                WHERE request_id IS NOT NULL;
+            CREATE UNIQUE INDEX CONCURRENTLY feedback_by_id ON slatewise.answers (user_id, event_id);
+            CREATE INDEX CONCURRENTLY feedback_by_arrival ON slatewise.answers (user_id, received_at)
+        """,
         "postgresql": """
             ALTER TABLE users RENAME COLUMN stamp TO version;
             ALTER TABLE users RENAME COLUMN logged_answers TO logged_feedback;
@@ -117,16 +132,13 @@ MIGRATIONS: list[dict[str, str]] = [
                 user_id TEXT COLLATE "C" PRIMARY KEY, key TEXT NOT NULL, covers BIGINT NOT NULL,
                 content BYTEA NOT NULL, checksum BIGINT NOT NULL
             );
-            ALTER TABLE slates DROP CONSTRAINT slates_pkey, DROP CONSTRAINT slates_user_id_number_key,
-                ADD PRIMARY KEY (user_id, number), ADD COLUMN request_id TEXT COLLATE "C", ADD COLUMN choice TEXT;
-            CREATE INDEX slates_by_id ON slates (slate_id);
-            CREATE UNIQUE INDEX slates_by_request ON slates (user_id, request_id) WHERE request_id IS NOT NULL;
+            ALTER TABLE slates DROP CONSTRAINT slates_pkey, DROP CONSTRAINT slates_user_id_number_key;
+            ALTER TABLE slates ADD CONSTRAINT slates_pkey PRIMARY KEY USING INDEX slates_by_number;
             ALTER TABLE answers RENAME TO feedback;
-            ALTER TABLE feedback DROP COLUMN arrival, DROP CONSTRAINT answers_event_id_key,
-                ADD PRIMARY KEY (user_id, event_id), ADD COLUMN seen TEXT, ADD COLUMN graded TEXT,
-                ADD COLUMN disliked TEXT;
+            ALTER TABLE feedback DROP COLUMN arrival, DROP CONSTRAINT answers_event_id_key, ADD COLUMN seen TEXT,
+                ADD COLUMN graded TEXT, ADD COLUMN disliked TEXT;
+            ALTER TABLE feedback ADD CONSTRAINT feedback_pkey PRIMARY KEY USING INDEX feedback_by_id;
             ALTER INDEX answers_of_user RENAME TO feedback_by_slate;
-            CREATE INDEX feedback_by_arrival ON feedback (user_id, received_at);
             CREATE TABLE events (
                 user_id TEXT COLLATE "C" NOT NULL, event_id TEXT COLLATE "C" NOT NULL, item TEXT NOT NULL,
                 kind TEXT NOT NULL, value DOUBLE PRECISION, at DOUBLE PRECISION NOT NULL,
@@ -157,8 +169,7 @@ MIGRATIONS: list[dict[str, str]] = [
                 item TEXT NOT NULL, shard TEXT NOT NULL, seen REAL NOT NULL, clicked REAL NOT NULL,
                 explained REAL NOT NULL, PRIMARY KEY (item, shard)
             ) WITHOUT ROWID;
-            ALTER TABLE counts ADD COLUMN varied INTEGER NOT NULL DEFAULT 0;
-            UPDATE counts SET varied = slates;
+            ALTER TABLE counts ADD COLUMN varied INTEGER;
         """,
         "postgresql": """
             CREATE TABLE item_table (
@@ -176,11 +187,16 @@ MIGRATIONS: list[dict[str, str]] = [
                 item TEXT COLLATE "C" NOT NULL, shard TEXT COLLATE "C" NOT NULL, seen DOUBLE PRECISION NOT NULL,
                 clicked DOUBLE PRECISION NOT NULL, explained DOUBLE PRECISION NOT NULL, PRIMARY KEY (item, shard)
             );
-            ALTER TABLE counts ADD COLUMN varied BIGINT NOT NULL DEFAULT 0;
-            UPDATE counts SET varied = slates;
+            ALTER TABLE counts ADD COLUMN varied BIGINT;
         """,
     },
 ]
+
+
+def online_part(step: int) -> list[str]:
+    """Return the statements that come before the script of a step in PostgreSQL."""
+    statements = MIGRATIONS[step].get("postgresql online", "").split(";")
+    return [statement.strip() for statement in statements if statement.strip()]
 
 
 def steps_from(version: int, dialect: str, where: str) -> list[str]:

@@ -10,12 +10,14 @@ from typing import Any
 
 from psycopg.sql import SQL, Identifier
 
-from slatewise.store import statements
-from slatewise.store.postgres_batch import PostgresTransaction, commit_jobs, lock_patiently, measure_by_writing
-from slatewise.store.postgres_connection import Address, connect_for_maintenance, migrate, translated
+from slatewise.store.postgres_batch import commit_jobs, lock_patiently
+from slatewise.store.postgres_connection import Address, connect_for_maintenance, translated
 from slatewise.store.postgres_errors import ConnectionLostError
+from slatewise.store.postgres_migration import migrate
 from slatewise.store.postgres_pool import ConnectionPool
-from slatewise.store.postgres_session import Session, Statement
+from slatewise.store.postgres_reader import Reader
+from slatewise.store.postgres_session import Session
+from slatewise.store.postgres_transaction import PostgresTransaction, measure_by_writing
 from slatewise.store.postgres_writer import PostgresWriter
 from slatewise.store.protocol import Result, StoreError, StoreUnavailableError, Transaction
 from slatewise.store.rows import Values
@@ -32,8 +34,10 @@ SIZE_AGE = 10.0
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 SWEEP_LOCK = 0x736C6177
 TRY_TO_SWEEP = f"SELECT pg_try_advisory_xact_lock({SWEEP_LOCK})::int"
-IF_UNKNOWN = " WHERE NOT EXISTS (SELECT 1 FROM users WHERE user_id = ? AND version <> '')"
-TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'slatewise' ORDER BY tablename"
+TABLES = (
+    "SELECT relname FROM pg_class WHERE relnamespace = 'slatewise'::regnamespace AND relkind IN ('r', 'p')"
+    " AND NOT relispartition ORDER BY relname"
+)
 READ_ONLY = "the store was opened for reading only"
 
 
@@ -43,7 +47,7 @@ class PostgresStore:
     def __init__(self, address: Address, read_only: bool) -> None:
         self.address = address
         self._read_only = read_only
-        self._pool = ConnectionPool(address, read_only, self._probe)
+        self._pool = ConnectionPool(address, self._probe)
         self._writer = None if read_only else PostgresWriter(self._pool)
         self._turns = threading.BoundedSemaphore(MAX_READERS)
         self._proof_lock = threading.Lock()
@@ -83,7 +87,7 @@ class PostgresStore:
         """
         with self._pool.session() as session, translated(self.address.where):
             try:
-                session.send(BEGIN_READING)
+                session.begin(BEGIN_READING)
                 yield session.rows(session.send(TRY_TO_SWEEP)) == [(1,)]
                 session.send("ROLLBACK")
                 session.sync(wait=False)
@@ -96,7 +100,7 @@ class PostgresStore:
         if self._writer is None or self._is_closed:
             raise StoreUnavailableError("the store is closed" if self._is_closed else READ_ONLY)
         with translated(self.address.where), connect_for_maintenance(self.address) as connection:
-            names = [Identifier(name) for (name,) in connection.execute(TABLES).fetchall()]
+            names = [Identifier("slatewise", name) for (name,) in connection.execute(TABLES).fetchall()]
             connection.execute(SQL("VACUUM (FULL, ANALYZE) {}").format(SQL(", ").join(names)))
 
     def check(self) -> list[str]:
@@ -133,9 +137,9 @@ class PostgresStore:
 
         with self._pool.session() as session, translated(self.address.where):
             try:
-                session.send(BEGIN_READING)
-                reader = _Reader(session)
-                result = job(PostgresTransaction(execute))
+                session.begin(BEGIN_READING)
+                reader = Reader(session)
+                result = job(PostgresTransaction(execute, reader))
                 session.send("ROLLBACK")
                 session.sync(wait=False)
             except BaseException:
@@ -169,28 +173,6 @@ class PostgresStore:
             raise
         except StoreError:
             pass
-
-
-class _Reader:
-    """Reads rows; what is asked next about a user who is not known is sent along, to save a round trip."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._ahead: dict[Values, Statement] = {}
-
-    def rows(self, sql: str, parameters: Values) -> list[Values]:
-        """Return the rows of a statement."""
-        if sql == statements.N_LOGGED and (rows := self._counted(parameters)):
-            return rows
-        statement = self._session.send(sql, parameters)
-        if sql == statements.FIND_USER:
-            asked = parameters * 3
-            self._ahead[asked] = self._session.send(statements.N_LOGGED + IF_UNKNOWN, asked + parameters)
-        return self._session.rows(statement)
-
-    def _counted(self, parameters: Values) -> list[Values]:
-        statement = self._ahead.pop(parameters, None)
-        return [] if statement is None else self._session.rows(statement)
 
 
 def _refused() -> Future[Any]:

@@ -1,6 +1,5 @@
 """One transaction on PostgreSQL: several jobs, their statements pipelined, committed together."""
 
-import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -14,12 +13,14 @@ from slatewise.store import statements
 from slatewise.store.postgres_connection import translated
 from slatewise.store.postgres_errors import UserLockedError, explained, is_outcome_unknown
 from slatewise.store.postgres_session import Session, Statement
+from slatewise.store.postgres_transaction import PostgresTransaction
 from slatewise.store.protocol import StoreError, StoreUncertainError
 from slatewise.store.records import UserRecord
 from slatewise.store.rows import Execute, Values, user_values
 from slatewise.store.sql import SqlTransaction
 
 Run = Callable[[Any], Any]
+Reads = dict[tuple[str, Values], Statement]
 Lock = Callable[[Execute, str], list[Values]]
 """Returns the row of a user, inserted if there is none, and locks it until the transaction ends."""
 
@@ -28,24 +29,13 @@ LOCK_UNLESS_LOCKED = statements.LOCK_USER + " SKIP LOCKED"
 CLAIM_UNLESS_LOCKED = statements.CLAIM_USER.replace("DO UPDATE SET user_id = excluded.user_id", "DO NOTHING")
 CLAIMING = {statements.CLAIM_USER, CLAIM_UNLESS_LOCKED}
 LOCKING = {statements.LOCK_USER, LOCK_UNLESS_LOCKED, *CLAIMING}
-OWNER = "(SELECT user_id FROM slates WHERE slate_id = ?)"
-LOCK_OWNER = LOCK_UNLESS_LOCKED.replace("user_id = ?", f"user_id = {OWNER}")
-NOBODY = secrets.token_hex(200)
-"""The id of a user who cannot exist, because it is too long; another one in every process."""
-SIZE = (
-    "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
-    " WHERE relnamespace = 'slatewise'::regnamespace AND relkind = 'r'"
-)
+OF_OWNER = "user_id = (SELECT user_id FROM slates WHERE slate_id = ?)"
+LOCK_OWNER = LOCK_UNLESS_LOCKED.replace("user_id = ?", OF_OWNER)
+FIND_SLATE_OF = statements.FIND_SLATE + " AND user_id = ?"
+"""Of many partitions it opens one."""
+FEEDBACK_OF_OWNER = statements.FEEDBACK_ON_OR_WITH_ID.replace("user_id = ?", OF_OWNER)
 PATIENCE = "SET LOCAL lock_timeout = '3s'"
 """For those who wait for a user; others wait only for another process that is just inserting the same one."""
-
-
-class PostgresTransaction(SqlTransaction):
-    """A transaction that can also say how large the tables are."""
-
-    def size(self) -> int:
-        """Return the bytes that all tables take, with their indexes."""
-        return int(self._run(SIZE, ())[0][0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +76,7 @@ def commit_jobs(session: Session, where: str, jobs: Sequence[Run], lock: Lock) -
     """Run jobs in one transaction; fail as a whole if a job fails after it has written, or a statement fails."""
     is_committing = False
     try:
-        session.send(BEGIN_WRITING)
+        session.begin(BEGIN_WRITING)
         if lock is not lock_if_free:
             session.send(PATIENCE)
         outcomes = _Batch(session, where, lock).run(jobs)
@@ -136,8 +126,8 @@ class _Batch:
 class _Task:
     """One job of a batch. What it has read before it locks its user is read again with the lock, in one round trip.
 
-    The same goes for what it will ask about a user who was not known before. A job that begins by looking for a slate,
-    as feedback does, will lock its user and look again; that is sent along, too.
+    The same goes for what it will ask about a user who was not known before. What is expected of a slate is sent at
+    once: its user is locked, unless somebody else holds the lock, then the slate and the feedback on it are read.
     """
 
     def __init__(self, batch: _Batch, job: Run) -> None:
@@ -146,15 +136,34 @@ class _Task:
         self._job = job
         self._locked: list[str] = []
         self._reads: list[tuple[str, Values]] = []
-        self._ahead: dict[tuple[str, Values], Statement] = {}
-        self._early: tuple[Values, Statement, Statement] | None = None
-        """The id of a slate, the row of its user, locked, and the slate as it is since then."""
+        self._ahead: Reads = {}
+        self._early: tuple[Statement, Reads] | None = None
+        """The row of the user of a slate, locked, and what was read about the slate after that."""
 
     def run(self) -> None:
         """Run the job and keep its outcome; a row that was inserted only to be locked goes if the job failed."""
-        self.outcome = _attempt(PostgresTransaction(self._execute, self._lock), self._job)
+        self.outcome = _attempt(PostgresTransaction(self._execute, self, self._lock), self._job)
         for user in self._locked if self.outcome.error is not None else ():
             self._batch.session.send(statements.RELEASE_USER, (user,))
+
+    def expect_profile(self, user: str) -> None:
+        """Do nothing: while a user is locked, nothing is read that may not be needed."""
+
+    def expect_feedback(self, slate_id: str, user: str | None, event_id: str | None) -> None:
+        """Lock the user of a slate and read what there is about it; the order matters."""
+        with translated(self._batch.where):
+            self._early = self._sent(slate_id, user, event_id)
+
+    def _sent(self, slate_id: str, user: str | None, event_id: str | None) -> tuple[Statement, Reads]:
+        send, feedback, of_owner = self._batch.session.send, statements.FEEDBACK_ON_OR_WITH_ID, user is None
+        owner = slate_id if user is None else user
+        locked = send(LOCK_OWNER if of_owner else LOCK_UNLESS_LOCKED, (owner,))
+        slate = send(statements.FIND_SLATE, (slate_id,)) if of_owner else send(FIND_SLATE_OF, (slate_id, owner))
+        reads: Reads = {(statements.FIND_SLATE, (slate_id,)): slate}
+        if event_id is not None:
+            asked = (owner, slate_id, owner, event_id, slate_id)
+            reads[feedback, asked] = send(FEEDBACK_OF_OWNER if of_owner else feedback, asked)
+        return locked, reads
 
     def _execute(self, sql: str, parameters: Values) -> list[Values]:
         try:
@@ -165,9 +174,8 @@ class _Task:
 
     def _rows(self, sql: str, parameters: Values) -> list[Values]:
         session = self._batch.session
-        statement = self._ahead.pop((sql, parameters), None) or session.send(sql, parameters)
-        if sql == statements.FIND_SLATE and not self._reads and not self._locked:
-            self._early = (parameters, session.send(LOCK_OWNER, parameters), session.send(sql, parameters))
+        known = (self._ahead if self._early is None else self._early[1]).get((sql, parameters))
+        statement = known or session.send(sql, parameters)
         if sql in LOCKING:
             counts = [(statements.N_LOGGED, 3 * parameters[:1])] if sql in CLAIMING else []
             self._ahead = {read: session.send(*read) for read in (*self._reads, *counts)}
@@ -177,27 +185,32 @@ class _Task:
             self._ahead.clear()
         if not returns_rows(sql):
             return []
+        rows = self._received(statement)
+        if known is not None and not rows and sql == statements.FIND_SLATE:  # it may have another user than expected
+            return self._received(session.send(sql, parameters))
+        return rows
+
+    def _received(self, statement: Statement) -> list[Values]:
+        """Return the rows of a statement; other jobs go on until they are here."""
         if statement.result is None:
             self._batch.hub.switch()
-        return session.rows(statement)
+        return self._batch.session.rows(statement)
 
     def _lock(self, execute: Execute, user: str) -> list[Values]:
         is_first = self._wait_for_turn(user)
-        row = (self._locked_early(user) if is_first else []) or self._batch.lock(execute, user)
+        early, self._early = self._early, None
+        row = self._locked_early(user, *early) if early is not None and is_first else []
+        row = row or self._batch.lock(execute, user)
         self._locked.append(user)
         return row
 
-    def _locked_early(self, user: str) -> list[Values]:
-        """Return the row of a user if it was locked along with the first look for a slate."""
-        early, self._early = self._early, None
-        if early is None:
-            return []
-        slate, locked, again = early
+    def _locked_early(self, user: str, locked: Statement, reads: Reads) -> list[Values]:
+        """Return the row of a user if it was locked before what is known about a slate was read."""
         with translated(self._batch.where):
-            rows = self._batch.session.rows(locked)
+            rows = self._received(locked)
         if [row[0] for row in rows] != [user]:
             return []
-        self._ahead = {(statements.FIND_SLATE, slate): again}
+        self._ahead = {(sql, _of_user(sql, values, user)): read for (sql, values), read in reads.items()}
         return rows
 
     def _wait_for_turn(self, user: str) -> bool:
@@ -235,10 +248,9 @@ def returns_rows(sql: str) -> bool:
     return sql.startswith("SELECT") or "RETURNING" in sql
 
 
-def measure_by_writing(transaction: PostgresTransaction) -> int:
-    """Write the row of a user who cannot exist, delete it again, and return the size of the tables."""
-    transaction.lock(NOBODY)
-    return transaction.size()
+def _of_user(sql: str, values: Values, user: str) -> Values:
+    """Return the values of a read that was sent before the user of a slate was known."""
+    return (user, values[1], user, *values[3:]) if sql == statements.FEEDBACK_ON_OR_WITH_ID else values
 
 
 def _new_user(user: str) -> Values:

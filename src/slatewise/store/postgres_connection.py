@@ -8,19 +8,10 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from slatewise.store.migrations import MIGRATIONS, steps_from
 from slatewise.store.postgres_errors import explained
 from slatewise.store.postgres_session import Session
 from slatewise.store.protocol import StoreError
 
-SETTINGS = (
-    "SET search_path = slatewise",
-    "SET statement_timeout = '4s'",
-    "SET lock_timeout = '100ms'",
-    "SET idle_in_transaction_session_timeout = '60s'",
-    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
-)
-"""Of every connection that serves; the timeouts are shorter than the session's own patience."""
 NETWORK = {
     "connect_timeout": 2,
     "keepalives_idle": 3,
@@ -29,7 +20,6 @@ NETWORK = {
     "tcp_user_timeout": 5000,
 }
 """Limits of libpq, in seconds and milliseconds, unless the URL has its own: a network that swallows packets."""
-MIGRATION_LOCK = 0x736C6174
 
 
 @dataclass(frozen=True)
@@ -53,39 +43,29 @@ class Address:
         return cls(f"the PostgreSQL store {parts.get('dbname', '')} at {place}", conninfo)
 
 
-def connect(address: Address, read_only: bool) -> Session:
-    """Open one connection with time limits and without asynchronous commit."""
-    session = Session(psycopg.connect(address.conninfo, autocommit=True))
-    for setting in SETTINGS:
-        session.send(setting)
-    session.send(f"SET default_transaction_read_only = {'on' if read_only else 'off'}")
-    session.sync()
+def connect(address: Address) -> Session:
+    """Open one connection.
+
+    A pooler such as PgBouncer gives itself away by the number of the server's process, which it cannot know yet. It may
+    give every transaction another connection to the server, so that nothing can be prepared for the next.
+    """
+    connection = psycopg.connect(address.conninfo, autocommit=True)
+    session = Session(connection)
+    try:
+        process = session.send("SELECT pg_backend_pid()")
+        session.sync()
+        session.prepares = session.rows(process) == [(connection.info.backend_pid,)]
+    except psycopg.Error:
+        session.close()
+        raise
     return session
 
 
 def connect_for_maintenance(address: Address) -> psycopg.Connection[tuple[Any, ...]]:
     """Open one connection on which statements may take as long as they need."""
-    connection = psycopg.connect(address.conninfo, autocommit=True)
+    connection = psycopg.connect(address.conninfo, autocommit=True, prepare_threshold=None)
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # what others did meanwhile must be seen
-    connection.execute("SET search_path = slatewise")
     return connection
-
-
-def migrate(address: Address, read_only: bool) -> None:
-    """Bring the tables up to date, one process at a time; a reader expects them to be up to date."""
-    with translated(address.where), connect_for_maintenance(address) as connection, connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-        version = _version(connection)
-        steps = steps_from(version, "postgresql", address.where)
-        if steps and read_only:
-            raise StoreError(
-                f"{address.where} is empty or was written by an older slatewise; let a server open it once"
-            )
-        for step in steps if version else ["CREATE SCHEMA IF NOT EXISTS slatewise", *steps]:
-            connection.execute(step)
-        if steps:
-            connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")
-            connection.execute("INSERT INTO schema_version VALUES (%s)", (len(MIGRATIONS),))
 
 
 @contextmanager
@@ -97,9 +77,3 @@ def translated(where: str) -> Iterator[None]:
         raise explained(error, where) from error
     except UnicodeEncodeError as error:
         raise StoreError("text with a lone surrogate cannot be stored") from error
-
-
-def _version(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
-    if connection.execute("SELECT to_regclass('slatewise.schema_version')").fetchall()[0][0] is None:
-        return 0
-    return int(connection.execute("SELECT max(version) FROM slatewise.schema_version").fetchall()[0][0])

@@ -22,9 +22,8 @@ class ConnectionPool:
     probe is given a new connection and fails with StoreUnavailableError if it does not work.
     """
 
-    def __init__(self, address: Address, read_only: bool, probe: Callable[[Session], None]) -> None:
+    def __init__(self, address: Address, probe: Callable[[Session], None]) -> None:
         self.address = address
-        self._read_only = read_only
         self._probe = probe
         self._idle: list[Session] = []
         self._lock = threading.Lock()
@@ -54,7 +53,7 @@ class ConnectionPool:
             if self._failure is not None:
                 raise ServerAwayError(self._failure)
         try:
-            return connect(self.address, self._read_only)
+            return connect(self.address)
         except psycopg.Error as error:
             away = ServerAwayError(str(explained(error, self.address.where)))
             self._stop_connecting(away)
@@ -91,7 +90,7 @@ class ConnectionPool:
         """Try to reach the server again and again; what worked is lent to others."""
         while not self._closing.is_set():
             with suppress(psycopg.Error, StoreUnavailableError):
-                session = connect(self.address, self._read_only)
+                session = connect(self.address)
                 try:
                     self._probe(session)
                 finally:

@@ -2,6 +2,9 @@
 
 What psycopg offers above libpq polls the socket for every statement, and every poll hands the interpreter to another
 thread. Here only `rows` and `sync` wait, for one round trip, and never longer than MAX_SILENCE.
+
+Nothing is left in a connection unless it `prepares`: settings are those of a transaction, so that a pooler such as
+PgBouncer may give every transaction another connection to the server.
 """
 
 import re
@@ -24,6 +27,12 @@ from slatewise.store.rows import Values
 
 MAX_SILENCE = 5.0
 """Seconds to wait for a response to what was sent; then the connection is closed."""
+SETTINGS = (
+    "SELECT set_config('search_path', 'slatewise', true), set_config('statement_timeout', '4s', true),"
+    " set_config('lock_timeout', '100ms', true), set_config('idle_in_transaction_session_timeout', '60s', true),"
+    " set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), true)"
+)
+"""Of every transaction; the timeouts are shorter than MAX_SILENCE, and no commit is asynchronous."""
 FAILED = {int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPELINE_ABORTED)}
 DECODERS: dict[int, Callable[[bytes], Any]] = {
     17: lambda text: bytes.fromhex(text[2:].decode()),  # bytea
@@ -51,6 +60,8 @@ class Session:
     """Sends statements and receives their results in order; after an error, `roll_back` makes it usable again."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.prepares = False
+        """Whether statements are prepared, for which all transactions must be on the same connection to the server."""
         self.was_silent = False
         """Whether it was closed because the server did not respond in time."""
         self._connection = connection
@@ -61,16 +72,24 @@ class Session:
         self._libpq.nonblocking = 1
         self._libpq.enter_pipeline_mode()
 
+    def begin(self, kind: str) -> None:
+        """Begin a transaction of a kind, with our settings.
+
+        A pooler must have seen the end of the one before: what comes earlier may go to a connection that it takes back.
+        """
+        if self._pending and not self.prepares:
+            self._receive(self._pending[-1])
+        self.send(kind)
+        self.send(SETTINGS)
+
     def send(self, sql: str, parameters: Values = ()) -> Statement:
-        """Put a statement, with ? for parameters, behind those sent before; it is prepared when it is first used."""
-        name = self._prepared.get(sql)
-        if name is None:
-            name = self._prepared[sql] = b"s%d" % len(self._prepared)
-            self._libpq.send_prepare(name, _numbered(sql))
-            self._pending.append(Statement())
+        """Put a statement, with ? for parameters, behind those sent before; it may be prepared at its first use."""
         values = [_encoded(value) for value in parameters]
         formats = [int(type(value) is bytes) for value in parameters] if bytes in map(type, parameters) else None
-        self._libpq.send_query_prepared(name, values, formats)
+        if self.prepares:
+            self._libpq.send_query_prepared(self._name(sql), values, formats)
+        else:
+            self._libpq.send_query_params(_numbered(sql), values, None, formats)
         statement = Statement()
         self._pending.append(statement)
         self._is_flushed = self._is_sent = False
@@ -112,14 +131,24 @@ class Session:
         """Whether it is connected and no failed transaction is left."""
         return not self._connection.closed and self._libpq.transaction_status != TransactionStatus.INERROR
 
+    def _name(self, sql: str) -> bytes:
+        """Return the name of a prepared statement; prepare it if it is new."""
+        name = self._prepared.get(sql)
+        if name is None:
+            name = self._prepared[sql] = b"s%d" % len(self._prepared)
+            self._libpq.send_prepare(name, _numbered(sql))
+            self._pending.append(Statement())
+        return name
+
     def _recover(self) -> None:
         self._prepared.clear()
+        endings = (b"ROLLBACK", b"DEALLOCATE ALL") if self.prepares else (b"ROLLBACK",)
         self._libpq.pipeline_sync()
-        for sql in (b"ROLLBACK", b"DEALLOCATE ALL"):
+        for sql in endings:
             self._libpq.send_query_params(sql, None)
         self._libpq.pipeline_sync()
         self._is_sent = False
-        self._pending.extend([Statement(), Statement(), Statement(), Statement()])
+        self._pending.extend(Statement() for _ in range(2 + len(endings)))
         last = self._pending[-1]
         while last.result is None:
             self._receive_one(time.monotonic() + MAX_SILENCE)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from slatewise.store.postgres_batch import Lock, Outcome, PostgresTransaction, commit_jobs, lock_if_free, lock_patiently
+from slatewise.store.postgres_batch import Lock, Outcome, commit_jobs, lock_if_free, lock_patiently
 from slatewise.store.postgres_errors import ConnectionLostError, RetryError, ServerAwayError, UserLockedError
 from slatewise.store.postgres_pool import ConnectionPool
+from slatewise.store.postgres_transaction import PostgresTransaction
 from slatewise.store.protocol import Result, StoreUnavailableError, StoreUncertainError
 
 N_WRITERS = 2

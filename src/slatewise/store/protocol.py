@@ -107,6 +107,12 @@ class Transaction(Protocol):
         Inside `Store.read` it only reads.
         """
 
+    def expect_profile(self, user: str) -> None:
+        """Say that a user, the belief and the log since then are asked for next; a distant store then asks once."""
+
+    def expect_feedback(self, slate_id: str, user: str | None, event_id: str | None) -> None:
+        """Say that a slate, its user and the feedback on it are asked for next, as far as they are known already."""
+
     def save_user(self, user: UserRecord) -> None:
         """Insert or replace a user."""
 

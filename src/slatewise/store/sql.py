@@ -68,6 +68,12 @@ class SqlTransaction:
         """Return a user; make other writers of the user wait."""
         return self._users.lock(user).record
 
+    def expect_profile(self, user: str) -> None:
+        """Do nothing: the database is near."""
+
+    def expect_feedback(self, slate_id: str, user: str | None, event_id: str | None) -> None:
+        """Do nothing: the database is near."""
+
     def save_user(self, user: UserRecord) -> None:
         """Insert or replace a user."""
         loaded = self._users.lock(user.user)

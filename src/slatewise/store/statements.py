@@ -84,13 +84,17 @@ COUNT = (
     " ON CONFLICT (user_id, policy) DO UPDATE SET"
     " slates = counts.slates + excluded.slates, shown = counts.shown + excluded.shown,"
     " clicks = counts.clicks + excluded.clicks, variety = counts.variety + excluded.variety,"
-    " varied = counts.varied + excluded.varied"
+    " varied = coalesce(counts.varied, counts.slates) + excluded.varied"
 )
-COUNTS_OF = "SELECT policy, slates, shown, clicks, variety, varied FROM counts WHERE user_id = ? ORDER BY policy"
+COUNTS_OF = (
+    "SELECT policy, slates, shown, clicks, variety, coalesce(varied, slates) FROM counts WHERE user_id = ?"
+    " ORDER BY policy"
+)
 TOTALS = (
-    "SELECT policy, count(*), sum(slates), sum(shown), sum(clicks), sum(variety), sum(varied),"
-    " sum(1.0 * shown * shown), sum(1.0 * clicks * clicks), sum(1.0 * clicks * shown), sum(1.0 * varied * varied),"
-    " sum(variety * variety), sum(variety * varied) FROM counts GROUP BY policy ORDER BY policy"
+    "SELECT policy, count(*), sum(slates), sum(shown), sum(clicks), sum(variety), sum(coalesce(varied, slates)),"
+    " sum(1.0 * shown * shown), sum(1.0 * clicks * clicks), sum(1.0 * clicks * shown),"
+    " sum(1.0 * coalesce(varied, slates) * coalesce(varied, slates)), sum(variety * variety),"
+    " sum(variety * coalesce(varied, slates)) FROM counts GROUP BY policy ORDER BY policy"
 )
 FORGET = (
     "DELETE FROM slates WHERE user_id = ? RETURNING 1",
