@@ -56,14 +56,24 @@ class SparseWorld:
 
     def write(self, folder: Path) -> Iterator[int]:
         """Write a Parquet file of likes for each chunk of users; yield the number of likes in each."""
+        yield from (self.write_chunk(folder, chunk) for chunk in range(self.n_chunks))
+
+    def write_chunk(self, folder: Path, chunk: int) -> int:
+        """Write the likes of one chunk of users; return how many there are."""
         folder.mkdir(parents=True, exist_ok=True)
-        for chunk in range(self.n_chunks):
-            items, starts = self.likes(chunk)
-            users = np.repeat(np.arange(len(starts) - 1) + chunk * USERS_AT_ONCE, np.diff(starts))
-            pl.DataFrame({"user_id": users, "item_id": items.astype(np.int64)}).write_parquet(
-                folder / f"likes-{chunk:05d}.parquet"
-            )
-            yield len(items)
+        items, starts = self.likes(chunk)
+        users = np.repeat(np.arange(len(starts) - 1) + chunk * USERS_AT_ONCE, np.diff(starts))
+        frame = pl.DataFrame({"user_id": users, "item_id": items.astype(np.int64)})
+        frame.write_parquet(folder / f"likes-{chunk:05d}.parquet")
+        return len(items)
+
+    def write_items(self, file: Path) -> None:
+        """Write the table of items as Parquet: ids, titles and categories."""
+        dataset = self.items.dataset
+        names = np.array(dataset.category_names)
+        categories = ["|".join(names[has]) for has in dataset.categories]
+        table = {"item_id": dataset.item_ids, "title": dataset.titles, "categories": categories}
+        pl.DataFrame(table).write_parquet(file)
 
 
 @compiled
