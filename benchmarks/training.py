@@ -5,7 +5,7 @@ files in parts; with BPR, which `dc2b` and the paper's methods need, everything 
 slope of a straight line through the logarithms of all sizes. The time of starting Python and of loading compiled code
 is that of training a tiny world, and is subtracted; otherwise small sizes would make the exponent look smaller.
 
-`python -m benchmarks.training` prints the figures as JSON; `--quick` leaves out the largest size.
+`python -m benchmarks.training` prints the figures as JSON; `--quick` leaves out the largest size and BPR.
 """
 
 import json
@@ -40,6 +40,8 @@ def run(likes: tuple[int, ...] = LIKES, bpr_likes: tuple[int, ...] = BPR_LIKES) 
     with tempfile.TemporaryDirectory() as folder:
         worlds = {size: _world(size, Path(folder)) for size in sorted({TINY, *likes, *bpr_likes})}
         for name, options, sizes in (("train", TASTES, likes), ("train_bpr", BPR, bpr_likes)):
+            if not sizes:
+                continue
             _train(worlds[TINY], options)  # compiles, if need be
             fixed, _ = _train(worlds[TINY], options)
             measured = {size: _train(worlds[size], options) for size in sizes}
@@ -70,4 +72,4 @@ def _train(world: Path, options: tuple[str, ...]) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(LIKES[:2]) if "--quick" in sys.argv else run(), indent=2))
+    print(json.dumps(run(LIKES[:2], ()) if "--quick" in sys.argv else run(), indent=2))
