@@ -162,6 +162,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="directory for scale.json")
     options = parser.parse_args()
     runs: list[dict[str, Any]] = []
+    load_before = round(os.getloadavg()[0], 2)
     with ProcessPoolExecutor(options.workers, get_context("spawn")) as processes:
         for n_users in (options.users // 10, options.users):
             with tempfile.TemporaryDirectory(prefix="slatewise-scale-") as name:
@@ -173,6 +174,7 @@ def main() -> None:
         document = {
             "command": shlex.join(["python", "experiments/scale.py", *sys.argv[1:]]),
             "machine": machine(),
+            "load_before": load_before,
             "workers": options.workers,
             "runs": runs,
             "store": measure_store(catalog, Path(name)),

@@ -111,7 +111,7 @@ def section(measured: dict[str, Any]) -> str:
     costs = "\n".join(f"| {words} | {_number(found[name])} |" for name, words in OUTPUTS.items())
     breaks = "\n".join(f"| {words} | {_number(number)} |" for number, words in first)
     return f"""Measured by `{measured["command"]}`: {large["users"]:,} people, {large["items"]:,} items,
-rank {large["rank"]}. Machine: {measured["machine"]}.
+rank {large["rank"]}. Machine: {measured["machine"]}; load average before the run {measured["load_before"]:g}.
 
 | measured | |
 | --- | ---: |
@@ -169,10 +169,8 @@ OUTPUTS = {
 def page(measured: dict[str, Any]) -> str:
     """Return experiments/results/scale.md: what the run cost, stage by stage, and how that grew."""
     small, large = measured["runs"][0], measured["runs"][-1]
-    ratio = math.log(large["users"] / small["users"])
     rows = "\n".join(
-        f"| {name} | {row['seconds']:,.0f} | {row['cpu_s']:,.0f} | {row['peak_mb']:,.0f} | "
-        f"{math.log(max(row['cpu_s'], 0.01) / max(small['stages'][name]['cpu_s'], 0.01)) / ratio:.2f} |"
+        f"| {name} | {row['seconds']:,.0f} | {row['cpu_s']:,.0f} | {row['peak_mb']:,.0f} | {growth(small, large, name):.2f} |"
         for name, row in large["stages"].items()
     )
     total = sum(row["seconds"] for row in large["stages"].values())
@@ -185,13 +183,14 @@ def page(measured: dict[str, Any]) -> str:
 
 Command: `{measured["command"]}`
 
-Machine: {measured["machine"]}; {measured["workers"]} processes.
+Machine: {measured["machine"]}; {measured["workers"]} processes; load average before the run
+{measured["load_before"]:g}.
 
-World: {large["users"]:,} people × {large["items"]:,} items, {large["likes"]:,} likes. Those of
-{large["likes_trained"]:,} likes were there before and trained the first catalog (rank {large["rank"]}). Everybody got
+World: {large["users"]:,} people × {large["items"]:,} items, {large["likes"]:,} likes. {large["likes_trained"]:,} likes of
+those who came first trained the first catalog (rank {large["rank"]}). Everybody got
 {large["slates"] // large["users"]} slates of ten, {large["slates"]:,} in all; they looked at {large["seen"]:,.0f} items
 and clicked {large["clicked"]:,.0f}. The whole loop took {total:,.0f} s. Growth is the exponent of CPU time from
-{small["users"]:,} people to {large["users"]:,}.
+{small["users"]:,} people to {large["users"]:,}; the fixed costs of small runs, such as compiling, make it smaller.
 
 | stage | seconds | CPU seconds | peak memory, MB | growth |
 | --- | ---: | ---: | ---: | ---: |
@@ -203,6 +202,13 @@ Share of shown items that people like, by wave (rates are brought together after
 | --- |{" ---: |" * n_waves}
 {days}
 """
+
+
+def growth(small: dict[str, Any], large: dict[str, Any], stage: str) -> float:
+    """Return the exponent of a stage's CPU time over people; of the first training, over the likes it read."""
+    size = "likes_trained" if stage == "first training" else "users"
+    times = [max(run["stages"][stage]["cpu_s"], 0.01) for run in (small, large)]
+    return math.log(times[1] / times[0]) / math.log(large[size] / small[size])
 
 
 def with_section(text: str, part: str) -> str:

@@ -9,7 +9,7 @@ from scipy.stats import chi2
 from slatewise.data.sparse_world import USERS_AT_ONCE, SparseWorld, _draw
 from slatewise.data.synthetic import WorldSize
 
-SIZE = WorldSize(20_000, 300, 5, dim=3, top_log_odds=0.0, taste_spread=1.0)
+SIZE = WorldSize(USERS_AT_ONCE, 300, 5, dim=3, top_log_odds=0.0, taste_spread=1.0)
 
 
 def expected(tastes: np.ndarray[tuple[int, int], np.dtype[np.float64]], world: SparseWorld) -> tuple[object, object]:

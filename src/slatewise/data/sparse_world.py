@@ -13,7 +13,7 @@ from slatewise.data.synthetic import World, WorldSize, make_world
 
 Floats = NDArray[np.float64]
 
-USERS_AT_ONCE = 50_000
+USERS_AT_ONCE = 10_000
 LARGE = 0.7
 """Where so many would be looked at, every item is: that is cheaper than drawing which."""
 

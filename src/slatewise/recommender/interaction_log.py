@@ -45,16 +45,16 @@ def read_news(
     numbers = builder.number(known.log.item_ids) if known is not None else None
     for user in _with_versions(store):
         person = None if known is None else known.person_of.get(key_of(user.user, user.version))
+        n_before = builder.n_people
         if person is None:
             user, tail = store.read(lambda transaction, user=user: _read_user(transaction, user.user))  # type: ignore[misc]
-            is_anybody, n_read = _add_person(builder, rules, tail), n_read + 1
-        else:
-            is_anybody = person >= 0
-            if known is not None and numbers is not None and is_anybody:
-                builder.add_person(known.log, person, numbers)
+            _add_person(builder, rules, tail)
+            n_read += 1
+        elif known is not None and numbers is not None and person >= 0:
+            builder.add_person(known.log, person, numbers)
         if user.version and not user.damaged:
             keys.append(key_of(user.user, user.version))
-            people.append(builder.n_people - 1 if is_anybody else -1)
+            people.append(n_before if builder.n_people > n_before else -1)
         if on_user is not None:
             on_user()
     return Reading(KnownLog(builder.log(), tuple(keys), np.array(people, dtype=np.int64)), n_read)
@@ -71,8 +71,8 @@ def _read_user(transaction: Transaction, user: str) -> tuple[UserRecord, LogTail
     return transaction.lock(user), LogTail.read(transaction, user)
 
 
-def _add_person(builder: LogBuilder, rules: LearningRules, log: LogTail) -> bool:
-    """Add the steps of a person in the order of learning: events with position n before slate n; say if any count."""
+def _add_person(builder: LogBuilder, rules: LearningRules, log: LogTail) -> None:
+    """Add the steps of a person in the order of learning: events with position n before slate n."""
     told = [one for one in log.numbered_slates(builder.number) if one.record.status == CLOSED and one.tally.n_events]
     events = sorted(log.events, key=lambda event: (event.position, event.at, event.event_id))
     done = 0
@@ -82,7 +82,7 @@ def _add_person(builder: LogBuilder, rules: LearningRules, log: LogTail) -> bool
         if evidence is not None:
             builder.add_slate(slate.record.created_at, evidence, row)
     _add_events(builder, rules, events, done, None)
-    return builder.end_person()
+    builder.end_person()
 
 
 def _add_events(

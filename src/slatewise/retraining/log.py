@@ -122,13 +122,11 @@ class LogBuilder:
         columns = (numbers[log.items[seen]], log.value[seen], log.weight[seen], log.examined[seen])
         self._finish(np.column_stack([log.at[steps], log.is_slate[steps], sizes]), np.array(columns, dtype=np.float64))
 
-    def end_person(self) -> bool:
-        """What comes next belongs to somebody else; say whether there was anybody: without any step there was not."""
+    def end_person(self) -> None:
+        """What comes next belongs to somebody else; a person without any step is left out."""
         if self.steps:
             self._finish(np.array(self.steps, dtype=np.float64), np.concatenate(self.parts, axis=1))
             self.steps, self.parts = [], []
-            return True
-        return False
 
     @property
     def n_people(self) -> int:
