@@ -170,7 +170,8 @@ def page(measured: dict[str, Any]) -> str:
     """Return experiments/results/scale.md: what the run cost, stage by stage, and how that grew."""
     small, large = measured["runs"][0], measured["runs"][-1]
     rows = "\n".join(
-        f"| {name} | {row['seconds']:,.0f} | {row['cpu_s']:,.0f} | {row['peak_mb']:,.0f} | {growth(small, large, name):.2f} |"
+        f"| {name} | {row['seconds']:,.0f} | {row['cpu_s']:,.0f} | {row['peak_mb']:,.0f} | "
+        f"{growth(small, large, name):.2f} |"
         for name, row in large["stages"].items()
     )
     total = sum(row["seconds"] for row in large["stages"].values())
@@ -186,8 +187,8 @@ Command: `{measured["command"]}`
 Machine: {measured["machine"]}; {measured["workers"]} processes; load average before the run
 {measured["load_before"]:g}.
 
-World: {large["users"]:,} people × {large["items"]:,} items, {large["likes"]:,} likes. {large["likes_trained"]:,} likes of
-those who came first trained the first catalog (rank {large["rank"]}). Everybody got
+World: {large["users"]:,} people × {large["items"]:,} items, {large["likes"]:,} likes.
+{large["likes_trained"]:,} likes of those who came first trained the first catalog (rank {large["rank"]}). Everybody got
 {large["slates"] // large["users"]} slates of ten, {large["slates"]:,} in all; they looked at {large["seen"]:,.0f} items
 and clicked {large["clicked"]:,.0f}. The whole loop took {total:,.0f} s. Growth is the exponent of CPU time from
 {small["users"]:,} people to {large["users"]:,}; the fixed costs of small runs, such as compiling, make it smaller.
