@@ -1,53 +1,69 @@
-"""The scale proof: a large synthetic world from the first draw to precision, with time and memory of every stage.
+"""The scale proof: a service of many synthetic people, from the first draw to retraining, with the cost of every stage.
 
-Run: python experiments/scale.py [--users 100000] [--items 50000] [--workers 2] [--out experiments/results/scale.md]
-Memory is the proportional set size (PSS) of this process and all its children together, sampled ten times a second.
+Run: python experiments/scale.py [--users 1000000] [--items 10000] [--workers 2] [--out experiments/results]
+
+The same loop runs for a tenth of the people first, so that growth can be told. A fifth of all people are there before
+the service starts and train the first catalog, out of core. Then everybody comes on two days and gets one slate a day;
+rates learn during the day, and in the night the catalog is trained again from the log. Memory is the proportional set
+size (PSS) of this process and all its children together, sampled twice a second.
 """
 
 import argparse
+import json
+import math
 import os
 import platform
 import shlex
 import sys
+import tempfile
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import polars as pl
 import psutil
 
-from slatewise.data.dataset import Dataset
-from slatewise.data.synthetic import WorldSize, make_world
-from slatewise.lab.experiment import Experiment, Results, load_experiment, n_tasks, run
-from slatewise.lab.metrics import per_split, per_user
-from slatewise.lab.simulate import users_at_once
+from slatewise.catalog import Catalog
+from slatewise.catalog.without_bpr import train_without_bpr
+from slatewise.data.sparse_world import SparseWorld
+from slatewise.data.stored_likes import StoredLikes, Tables
+from slatewise.data.synthetic import WorldSize
+from slatewise.lab.service_costs import measure_slate, measure_store
+from slatewise.lab.service_loop import interaction_log, run_day, visits
 from slatewise.report import versions
+from slatewise.retraining import refit
 
-SECONDS_BETWEEN_SAMPLES = 0.1
+SECONDS_BETWEEN_SAMPLES = 0.5
 MEGABYTE = 1e6
+TRAINING_SHARE = 0.2
+DAYS = 2
 
 
 @dataclass
 class Stages:
     """Watches time and memory of this process and its children, stage after stage."""
 
-    rows: list[tuple[str, float, float, float]] = field(default_factory=list)
+    rows: dict[str, dict[str, float]] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
     used: float = 0.0
     peak: float = 0.0
 
     def __post_init__(self) -> None:
+        self.used = sum(map(_processor_seconds, _family()))
         threading.Thread(target=self._watch, daemon=True).start()
 
     def end(self, name: str) -> None:
         """Close a stage."""
         self._sample()
         used = sum(map(_processor_seconds, _family()))
-        row = (name, time.monotonic() - self.began, used - self.used, self.peak)
-        self.rows.append(row)
-        print(f"{name}: {row[1]:.0f} s, {row[2]:.0f} s of processors, at most {row[3]:.0f} MB", flush=True)
+        row = {"seconds": time.monotonic() - self.began, "cpu_s": used - self.used, "peak_mb": self.peak}
+        self.rows[name] = row
+        told = f"{name}: {row['seconds']:.0f} s, {row['cpu_s']:.0f} s of processors, at most {self.peak:.0f} MB"
+        print(told, file=sys.stderr, flush=True)
         self.began, self.used, self.peak = time.monotonic(), used, 0.0
 
     def _watch(self) -> None:
@@ -76,120 +92,97 @@ def _processor_seconds(process: psutil.Process) -> float:
         times = process.cpu_times()
     except psutil.Error:
         return 0.0
-    return float(times.user + times.system + times.children_user + times.children_system)
+    return float(times.user + times.system)
 
 
-def play(experiment: Experiment, dataset: Dataset, workers: int, stages: Stages) -> Results:
-    """Run the experiment, and close a stage when training ends and when every arm has been answered."""
-    n_chunks = (n_tasks(experiment, dataset) - experiment.splits) // len(experiment.arms)
-    ends = {experiment.splits: "training: BPR, taste vectors, catalog"}
-    for place, arm in enumerate(experiment.arms):
-        ends[experiment.splits + (place + 1) * n_chunks] = f"{arm.rounds} rounds of {arm.k}: {arm.label}"
-    done = 0
-
-    def on_task() -> None:
-        nonlocal done
-        done += 1
-        if done in ends:
-            stages.end(ends[done])
-
-    return run(experiment, dataset, workers, on_task)
-
-
-def precision_by_round(records: pl.DataFrame) -> pl.DataFrame:
-    """The share clicked in each round, and of all items shown so far."""
-    rounds = records.group_by("policy", "round", maintain_order=True).agg(pl.col("clicked").mean()).sort("round")
-    return rounds.pivot(on="round", index="policy", values="clicked")
-
-
-def page(world: Dataset, experiment: Experiment, results: Results, stages: Stages) -> str:
-    """Write the figures down as Markdown."""
-    likes = np.diff(world.user_starts)
-    asked = results.records["user"].n_unique()
-    metrics = per_split(per_user(results.records, world.categories))
-    head = f"""# The scale proof
-
-Command: `{shlex.join(["python", "experiments/scale.py", *sys.argv[1:]])}`
-
-Machine: {platform.system()} {platform.machine()}, {os.cpu_count()} cores, {_processor()}; {
-        ", ".join(f"{name} {number}" for name, number in versions().items())
-    }.
-
-World: {world.n_users:,} people × {world.n_items:,} items, {world.n_interactions:,} likes ({likes.mean():.0f} per
-person, median {np.median(likes):.0f}), {world.n_categories} categories. {world.n_users - asked:,} people train the
-catalog; {asked:,} others, whom it has never seen, answer, {users_at_once(world.n_items)} at a time in each process.
-
-Memory is the sum of the proportional set sizes of all processes, sampled ten times a second.
-
-| stage | seconds | seconds of processors | most memory, MB |
-| --- | ---: | ---: | ---: |
-"""
-    rows = "".join(_line(*row) for row in stages.rows)
-    _, seconds, used, memory = zip(*stages.rows, strict=True)
-    total = _line("all", sum(seconds), sum(used), max(memory))
-    rates = "".join(_rate(row, asked, experiment) for row in stages.rows)
-    return head + rows + total + rates + _tables(metrics, precision_by_round(results.records))
+def run_loop(size: WorldSize, folder: Path, processes: Executor, name: str) -> dict[str, Any]:
+    """Run the whole loop for one number of people; return sizes, the cost of each stage, and what people liked."""
+    stages, world = Stages(), SparseWorld.draw(size)
+    world.write_items(folder / "items.parquet")
+    n_likes = sum(processes.map(partial(world.write_chunk, folder / "likes"), range(world.n_chunks)))
+    files = sorted((folder / "likes").iterdir())
+    stages.end(f"{name}: drawing the world")
+    catalog, n_trained = _first_catalog(files, folder)
+    catalog.save(folder / "catalog-0")
+    stages.end(f"{name}: first training")
+    (folder / "log").mkdir()
+    shares, clicked, seen = [], 0.0, 0.0
+    for day in range(DAYS):
+        todo = visits(files, folder / f"catalog-{day}", folder / "log", day, size.n_users)
+        sums, shares_of_day = run_day(processes, todo, Catalog.load(folder / f"catalog-{day}"))
+        shares.append(shares_of_day)
+        clicked, seen = clicked + sums.clicked, seen + float(sums.seen.sum())
+        stages.end(f"{name}: day {day + 1}")
+        if day == DAYS - 1:
+            break
+        days = [[one.log_of(earlier) for one in todo] for earlier in range(day + 1)]
+        refit(catalog, interaction_log(days, catalog.n_items)).save(folder / f"catalog-{day + 1}")
+        stages.end(f"{name}: retraining")
+    return {
+        "users": size.n_users,
+        "items": catalog.n_items,
+        "likes": n_likes,
+        "likes_trained": n_trained,
+        "rank": catalog.taste_vectors.shape[1],
+        "slates": DAYS * size.n_users,
+        "seen": seen,
+        "clicked": clicked,
+        "liked_by_wave": shares,
+        "log_bytes": sum(path.stat().st_size for path in (folder / "log").iterdir()),
+        "stages": {stage.partition(": ")[2]: row for stage, row in stages.rows.items()},
+    }
 
 
-def _line(name: str, seconds: float, used: float, memory: float) -> str:
-    return f"| {name} | {seconds:,.0f} | {used:,.0f} | {memory:,.0f} |\n"
+def _first_catalog(files: list[Path], folder: Path) -> tuple[Catalog, int]:
+    """Train on the first people, with all items of the world in the catalog, and return how many likes that took."""
+    first = files[: math.ceil(TRAINING_SHARE * len(files))]
+    parts = folder / "parts"
+    parts.mkdir()
+    likes = StoredLikes.from_tables(Tables(first, folder / "items.parquet"), parts)
+    return train_without_bpr(likes), likes.n_interactions
 
 
-def _rate(row: tuple[str, float, float, float], asked: int, experiment: Experiment) -> str:
-    for arm in experiment.arms:
-        if row[0].endswith(f": {arm.label}"):
-            slates, each = asked * arm.rounds, 1000.0 * row[2] / (asked * arm.rounds)
-            return f"\n{arm.label}: {slates / row[1]:,.0f} slates a second, {each:.2f} ms of a core each.\n"
-    return ""
-
-
-def _tables(metrics: pl.DataFrame, rounds: pl.DataFrame) -> str:
-    names = ("p@10", "p@30", "p@50", "diversity", "f")
-    lines = [f"\n| policy | {' | '.join(names)} |", f"| --- |{' ---: |' * len(names)}"]
-    lines += [
-        f"| {row['policy']} | {' | '.join(f'{row[name]:.4f}' for name in names)} |"
-        for row in metrics.iter_rows(named=True)
-    ]
-    lines += [
-        "\nShare clicked in each round:\n",
-        f"| policy | {' | '.join(f'round {name}' for name in _numbers(rounds))} |",
-    ]
-    lines += [f"| --- |{' ---: |' * (rounds.width - 1)}"]
-    lines += [f"| {row[0]} | {' | '.join(f'{value:.4f}' for value in row[1:])} |" for row in rounds.iter_rows()]
-    return "\n".join(lines) + "\n"
-
-
-def _numbers(rounds: pl.DataFrame) -> list[int]:
-    return [int(name) + 1 for name in rounds.columns[1:]]
-
-
-def _processor() -> str:
+def machine() -> str:
+    """Describe this machine and the versions of everything."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "processor unknown")
+    names = (line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    installed = ", ".join(f"{name} {number}" for name, number in versions().items())
+    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {next(names, 'unknown')}; {installed}"
 
 
 def main() -> None:
-    """Make the world, run the experiment, write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--users", type=int, default=100_000)
-    parser.add_argument("--items", type=int, default=50_000)
+    """Run the loop for a tenth of the people and for all, measure what a store and a large catalog take, and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--users", type=int, default=1_000_000)
+    parser.add_argument("--items", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--test-share", type=float, default=0.2)
-    parser.add_argument("--epochs", type=int, default=50)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--large-catalog", type=int, default=1_000_000, help="items of the catalog whose slate is timed"
+    )
+    parser.add_argument("--out", type=Path, help="directory for scale.json")
     options = parser.parse_args()
-    experiment = load_experiment(Path(__file__).with_suffix(".toml"))
-    embedding = replace(experiment.embedding, epochs=options.epochs)
-    experiment = replace(experiment, test_share=options.test_share, embedding=embedding)
-    stages = Stages()
-    world = make_world(WorldSize(options.users, options.items, 18, top_log_odds=0.3, taste_spread=2.5)).dataset
-    stages.end("drawing the world")
-    results = play(experiment, world, options.workers, stages)
-    text = page(world, experiment, results, stages)
-    stages.end("records and metrics")
-    print(text)
+    runs: list[dict[str, Any]] = []
+    load_before = round(os.getloadavg()[0], 2)
+    with ProcessPoolExecutor(options.workers, get_context("spawn")) as processes:
+        for n_users in (options.users // 10, options.users):
+            with tempfile.TemporaryDirectory(prefix="slatewise-scale-") as name:
+                folder = Path(name)
+                size = WorldSize(n_users, options.items, 18, top_log_odds=0.3, taste_spread=2.5)
+                runs.append(run_loop(size, folder, processes, f"{n_users:,} people"))
+                catalog = Catalog.load(folder / f"catalog-{DAYS - 1}")
+    with tempfile.TemporaryDirectory(prefix="slatewise-scale-") as name:
+        document = {
+            "command": shlex.join(["python", "experiments/scale.py", *sys.argv[1:]]),
+            "machine": machine(),
+            "load_before": load_before,
+            "workers": options.workers,
+            "runs": runs,
+            "store": measure_store(catalog, Path(name)),
+            "large_catalog": measure_slate(catalog, options.large_catalog),
+        }
+    print(json.dumps(document, indent=1))
     if options.out:
-        options.out.write_text(text, encoding="utf-8")
+        (options.out / "scale.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from benchmarks import (
     simulation,
     simulator,
     startup,
+    training,
 )
 from benchmarks.figures import FIGURES, LISTS, Figure, at_least, at_most, names_in
 from benchmarks.growth_figure import figure_growth
@@ -365,3 +366,15 @@ def test_the_page_quotes_the_stored_results() -> None:
     assert report.updated(page, document) == page
     drawn = (ROOT / "benchmarks" / "growth.svg").read_text(encoding="utf-8")
     assert figure_growth(report.flat(document)).description in drawn
+
+
+@pytest.mark.slow
+def test_training_is_measured_at_every_size() -> None:
+    figures = training.run((20_000, 60_000), ())
+    assert set(figures) == {
+        *(f"train.{size}.{name}" for size in (20_000, 60_000) for name in ("cpu_s", "peak_mb")),
+        "train_exponent",
+        "train_memory_exponent",
+    }
+    assert figures["train.60000.cpu_s"] > 0
+    assert figures["train.60000.peak_mb"] > 50

@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save
 
 from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.embeddings import BprSettings, Factors, train_bpr
+from slatewise.catalog.likes import Likes, in_threads
 from slatewise.catalog.population import fit_population, item_log_odds
 from slatewise.catalog.versions import add_version
 from slatewise.categories import indicators
@@ -119,7 +120,7 @@ def test_fit_population_by_loops() -> None:
     for user in range(120):
         liked = sum((vectors[item] for item in dataset.items[dataset.users == user]), np.zeros(4))
         deviations.append(np.linalg.inv(information) @ (liked - crowd))
-    mean, covariance = fit_population(vectors, log_odds, dataset.items, dataset.user_starts)
+    mean, covariance = fit_population(vectors, log_odds, Likes.of(dataset), in_threads)
     np.testing.assert_allclose(mean, np.linalg.inv(information) @ weighted_sum)
     np.testing.assert_allclose(covariance, np.cov(np.array(deviations).T))
 

@@ -9,7 +9,7 @@ from slatewise.catalog import Catalog
 from slatewise.evidence import Evidence
 from slatewise.policies.calibrated import Calibrated
 from slatewise.retraining import FitOptions, InteractionLog, LogBuilder, Verdict, compare, refit
-from slatewise.retraining.tastes import predict
+from slatewise.retraining.tastes import predict, tastes
 
 N_ITEMS, RANK, PEOPLE, SLATES, K = 60, 2, 300, 4, 6
 DAY = 86_400.0
@@ -98,6 +98,17 @@ def test_predictions_are_those_of_the_policy(world: World) -> None:
             state = policy.update(state, Evidence.of_clicks(items[None], log.value[None, at : at + K] > 0.5))
             at += K
     assert at == len(log.items)
+
+
+def test_tastes_are_the_same_in_any_number_of_groups(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, model = visits(world, 40).log(), Calibrated(world.old, category_weight=0.0).model
+    means, spread = tastes(log, log.numbered(world.old), model)
+    monkeypatch.setattr("slatewise.retraining.tastes.LEAST_PEOPLE", 3)
+    again, spread_again = tastes(log, log.numbered(world.old), model)
+    assert np.array_equal(means, again)
+    np.testing.assert_allclose(spread, spread_again, rtol=1e-12)
+    assert np.array_equal(spread_again, tastes(log, log.numbered(world.old), model)[1])
+    assert not np.allclose(spread, tastes(visits(world, 39).log(), log.numbered(world.old)[: -K * SLATES], model)[1])
 
 
 def test_half_lives_of_beliefs_are_those_of_learning(world: World) -> None:

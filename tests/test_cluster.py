@@ -11,9 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from slatewise.catalog.embeddings import BprSettings
+from slatewise.catalog.likes import ArrayPart, Likes
+from slatewise.catalog.taste import PASSES, taste_vectors
 from slatewise.data.sources import load
 from slatewise.data.synthetic import WorldSize, make_world
 from slatewise.lab import cluster
@@ -21,6 +24,7 @@ from slatewise.lab import experiment as lab
 from slatewise.lab.broadcast import MemoryBroadcast, load_broadcast
 from slatewise.lab.cluster import Cluster, ClusterError
 from slatewise.lab.experiment import Arm, Experiment, Results, load_experiment, n_tasks, run, save_results
+from slatewise.lab.taste_on_workers import on_workers
 from tests.conftest import missing
 from tests.test_cli import slatewise
 
@@ -394,3 +398,19 @@ def test_the_command_writes_the_bytes_that_this_process_would_write(pair: Machin
 def test_a_broadcast_is_not_kept_after_the_job() -> None:
     run(replace(SMALL, splits=1), DATASET)
     assert load_broadcast.cache_info().currsize == 0
+
+
+def test_a_cluster_computes_the_same_taste_vectors(machines: Machines, tmp_path: Path) -> None:
+    """Bit by bit, on two workers, one of which is killed; blocks of earlier passes are gone from the others."""
+    parts = [ArrayPart(one.items, one.user_starts) for one in (DATASET.take(range(n, n + 50)) for n in (0, 50, 100))]
+    likes = Likes.in_groups(150, np.bincount(DATASET.items, minlength=40), parts)
+    here = taste_vectors(likes)
+    machines.add_worker()
+    doomed = machines.add_worker()
+    machines.wait_for_workers(2)
+    with Cluster(machines.address, lambda: None) as workers:
+        there = taste_vectors(likes, products=on_workers(workers), on_pass=doomed.kill)
+        assert workers.names == []
+    assert np.array_equal(here, there)
+    assert len(set(machines.arrived(1))) == PASSES + 1
+    assert not list(tmp_path.rglob("slatewise-*"))

@@ -69,6 +69,8 @@ def test_the_log_teaches_what_is_liked_next_to_a_running_service(shop: tuple[Pat
     again = trained("--store", url, "--out", catalog)
     assert (again["version"], again["start"]) == (result["version"], before)  # the log is never counted twice
     assert len(versions(catalog)) == 2
+    told = slatewise("train", "--store", url, "--out", str(catalog)).output.replace("\n", " ")
+    assert f"0 of {PEOPLE} people did something since the last training" in told
 
 
 def test_items_of_the_item_table_join_the_catalog(shop: tuple[Path, str], tmp_path: Path) -> None:

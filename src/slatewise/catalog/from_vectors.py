@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.catalog.identifiers import Identifiers
+from slatewise.catalog.likes import ArrayPart, Likes, in_threads
 from slatewise.catalog.model_files import CatalogError
 from slatewise.catalog.population import fit_population, item_log_odds
 
@@ -52,6 +53,7 @@ def describe_population(
         raise CatalogError(
             f"the interactions refer to item {missing!r}, which has no vector; add its vector or drop the item"
         )
-    liked = np.array(indices)[interactions.items]
-    log_odds = item_log_odds(np.bincount(liked, minlength=len(ids)), interactions.n_users)
-    return log_odds, *fit_population(vectors, log_odds, liked, interactions.user_starts)
+    part = ArrayPart(np.array(indices, dtype=np.int32)[interactions.items], interactions.user_starts)
+    likes = Likes(interactions.n_users, np.bincount(part.items, minlength=len(ids)), ((part,),))
+    log_odds = item_log_odds(likes.counts, likes.n_users)
+    return log_odds, *fit_population(vectors, log_odds, likes, in_threads)

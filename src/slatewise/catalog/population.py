@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slatewise.catalog.likes import Likes, Products
+
 Floats = NDArray[np.float64]
 
 RIDGE = 1.0
@@ -38,19 +40,20 @@ def mean_and_covariance(user_vectors: Floats) -> tuple[Floats, Floats]:
     return mean, deviations.T @ deviations / max(len(user_vectors) - 1, 1)
 
 
-def fit_population(
-    vectors: Floats, log_odds: Floats, liked: NDArray[np.integer[Any]], user_starts: NDArray[np.integer[Any]]
-) -> tuple[Floats, Floats]:
+def fit_population(vectors: Floats, log_odds: Floats, likes: Likes, products: Products) -> tuple[Floats, Floats]:
     """Mean and covariance of users' vectors for given item vectors, estimated from who liked what.
 
     One Newton step of logistic regression from the population's log-odds o, with ridge 1. With the information
-    H = Σ p(1-p) x xᵀ + I, p = σ(o): the mean is the weighted fit of o by m·x, and each user's deviation is
-    H⁻¹ (Σ over liked items of x - Σ p x). `liked` lists the items of one user after another.
+    H = Σ p(1-p) x xᵀ + I, p = σ(o): the mean is the weighted fit of o by m·x, and each user's deviation is H⁻¹ times
+    the sum s of x over liked items, less a constant. So the covariance is H⁻¹ Cov(s) H⁻¹, where Σ ssᵀ over users is
+    Xᵀ(LᵀL)X.
     """
     shares = 1.0 / (1.0 + np.exp(-log_odds))
     weighted = vectors * (shares * (1.0 - shares))[:, None]
     information = weighted.T @ vectors + RIDGE * np.eye(vectors.shape[1])
-    sums = np.add.reduceat(vectors[liked], user_starts[:-1], axis=0)
-    right = np.column_stack([(weighted.T @ log_odds)[:, None], (sums - shares @ vectors).T])
-    solved = np.asarray(np.linalg.solve(information, right), dtype=np.float64)
-    return solved[:, 0], mean_and_covariance(solved[:, 1:].T)[1]
+    total = likes.counts @ vectors
+    scatter = vectors.T @ likes.product(vectors, products) - np.outer(total, total) / likes.n_users
+    half = np.linalg.solve(information, scatter / max(likes.n_users - 1, 1))
+    covariance = np.linalg.solve(information, half.T)
+    mean = np.asarray(np.linalg.solve(information, weighted.T @ log_odds), dtype=np.float64)
+    return mean, (covariance + covariance.T) / 2.0

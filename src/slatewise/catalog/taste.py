@@ -4,14 +4,19 @@ Likes are y_i = μ_i + θ·t_i + noise with θ ~ N(0, I), so t_i·t_j is the cov
 the leading eigenvectors of the covariance of the training users' likes. A sample of n users shows eigenvalues of about
 (√(Σv / n) + √(Σv² / Σv))² by chance alone (the edge of Marchenko and Pastur for variances v that taste does not
 explain); that much is subtracted from each eigenvalue, and directions below it are dropped.
+
+The eigenvectors come from subspace iteration (Halko, Martinsson and Tropp 2011) on products with the matrix of likes,
+which is read in parts (`slatewise.catalog.likes`); what is held grows with items, not with users.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slatewise.catalog.likes import Likes, Products, in_threads
 from slatewise.catalog.population import like_rates
 
 if TYPE_CHECKING:
@@ -27,24 +32,20 @@ ROUNDS = 10
 SMALLEST_SHARE = 1e-9
 
 
-@dataclass(frozen=True, eq=False)
-class _CenteredLikes:
-    """The matrix of likes (n_users, n_items) minus its column means, as an operator."""
+def taste_vectors(
+    likes: "Dataset | Likes",
+    largest_rank: int = LARGEST_RANK,
+    seed: int = 0,
+    products: Products = in_threads,
+    on_pass: Callable[[], None] | None = None,
+) -> Floats:
+    """Return t_i (n_items, rank): the covariance of likes beyond chance; the rank is at least 1.
 
-    likes: Any
-    mean: Floats
-
-    def forward(self, block: Floats) -> Floats:
-        return np.asarray(self.likes @ block - (self.mean @ block)[None, :])
-
-    def backward(self, block: Floats) -> Floats:
-        return np.asarray(self.likes.T @ block - np.outer(self.mean, block.sum(axis=0)))
-
-
-def taste_vectors(dataset: "Dataset", largest_rank: int = LARGEST_RANK, seed: int = 0) -> Floats:
-    """Return t_i (n_items, rank): the covariance of likes beyond chance; the rank is at least 1."""
-    directions = _leading_directions(dataset, largest_rank, seed)
-    shares = _shares_beyond_chance(directions, dataset)
+    The likes are read PASSES + 1 times, by `products` wherever these are computed; `on_pass` is called after each.
+    """
+    likes = likes if isinstance(likes, Likes) else Likes.of(likes)
+    directions = _leading_directions(_Covariance(likes, products, on_pass), largest_rank, seed)
+    shares = _shares_beyond_chance(directions, likes)
     kept = shares > 0.0
     kept[0] = True
     return np.asarray(directions[:, kept] * np.sqrt(np.maximum(shares[kept], SMALLEST_SHARE)))
@@ -93,40 +94,57 @@ def category_columns(categories: NDArray[np.bool_], rates: Floats, weight: float
 
 def co_likes(dataset: "Dataset") -> NDArray[np.float32]:
     """Return how many users like both of two items (n_items, n_items)."""
-    likes = _likes(dataset)
-    return np.asarray((likes.T @ likes).toarray(), dtype=np.float32)
-
-
-def _likes(dataset: "Dataset") -> Any:
     from scipy.sparse import csr_matrix
 
     shape = (dataset.n_users, dataset.n_items)
-    return csr_matrix((np.ones(dataset.n_interactions), (dataset.users, dataset.items)), shape=shape)
+    likes = csr_matrix((np.ones(dataset.n_interactions), (dataset.users, dataset.items)), shape=shape)
+    return np.asarray((likes.T @ likes).toarray(), dtype=np.float32)
 
 
-def _leading_directions(dataset: "Dataset", largest_rank: int, seed: int) -> Floats:
-    """Eigenvectors of the covariance of likes, scaled by the roots of their eigenvalues; by subspace iteration."""
-    likes = _likes(dataset)
-    shape = likes.shape
-    matrix = _CenteredLikes(likes, np.bincount(dataset.items, minlength=shape[1]) / shape[0])
-    width = max(1, min(largest_rank + OVERSAMPLING, shape[0] - 1, shape[1]))
-    basis = np.random.default_rng(seed).standard_normal((shape[1], width))
+@dataclass(frozen=True, eq=False)
+class _Covariance:
+    """The covariance of likes as an operator: (LᵀL − n·mean·meanᵀ) / (n − 1)."""
+
+    likes: Likes
+    products: Products
+    on_pass: Callable[[], None] | None
+
+    def __matmul__(self, block: Floats) -> Floats:
+        counts, n_users = self.likes.counts.astype(np.float64), self.likes.n_users
+        result = self.likes.product(block, self.products)
+        result -= np.outer(counts / n_users, counts @ block)
+        result /= max(n_users - 1, 1)
+        if self.on_pass is not None:
+            self.on_pass()
+        return result
+
+
+def _leading_directions(covariance: _Covariance, largest_rank: int, seed: int) -> Floats:
+    """Eigenvectors of the covariance, scaled by the roots of their eigenvalues; by subspace iteration.
+
+    The largest entry of each is positive, so that they do not depend on the library that decomposes a small matrix.
+    """
+    n_users, n_items = covariance.likes.n_users, len(covariance.likes.counts)
+    width = max(1, min(largest_rank + OVERSAMPLING, n_users - 1, n_items))
+    basis = np.random.default_rng(seed).standard_normal((n_items, width))
     for _ in range(PASSES):
-        basis, _ = np.linalg.qr(matrix.backward(matrix.forward(basis)))
-    _, singular, right = np.linalg.svd(matrix.forward(basis), full_matrices=False)
-    scaled = (basis @ right.T) * (singular / np.sqrt(max(shape[0] - 1, 1)))
-    return np.asarray(scaled[:, :largest_rank], dtype=np.float64)
+        basis, _ = np.linalg.qr(covariance @ basis)
+    eigenvalues, rotation = np.linalg.eigh(basis.T @ (covariance @ basis))
+    largest = slice(None, -largest_rank - 1, -1)
+    directions = basis @ rotation[:, largest]
+    signs = np.sign(directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])])
+    return np.asarray(directions * (signs * np.sqrt(np.maximum(eigenvalues[largest], 0.0))))
 
 
-def _shares_beyond_chance(directions: Floats, dataset: "Dataset") -> Floats:
+def _shares_beyond_chance(directions: Floats, likes: Likes) -> Floats:
     """Return the share of each eigenvalue that is taste; what taste explains and the edge of chance are alternated."""
-    rates = like_rates(np.bincount(dataset.items, minlength=dataset.n_items), dataset.n_users)
+    rates = like_rates(likes.counts, likes.n_users)
     variances, squares = rates * (1.0 - rates), np.square(directions)
     eigenvalues = np.maximum(squares.sum(axis=0), 1e-300)
     shares = np.zeros(len(eigenvalues))
     for _ in range(ROUNDS):
         unexplained = np.maximum(variances - squares @ shares, 0.0)
-        edge = _edge_of_chance(unexplained, dataset.n_users)
+        edge = _edge_of_chance(unexplained, likes.n_users)
         shares = np.maximum(eigenvalues - edge, 0.0) / eigenvalues
     return shares
 

@@ -83,6 +83,14 @@ def amounts(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
+def parts_done(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar of parts whose number is known once the first is done; yields what takes (done, total)."""
+    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=stderr) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextmanager
 def transfer(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show a progress bar of bytes once the first arrive; yields the function that takes (done, total)."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())

@@ -13,6 +13,7 @@ from slatewise.cli.console import print_json, stdout, steps, tell, warn_of_passw
 from slatewise.cli.dataset_options import Columns, Data, Interactions, Items, Json, OwnTables, Positive, load_dataset
 from slatewise.cli.importing import import_likes
 from slatewise.cli.store import Config
+from slatewise.cli.train_without_bpr import Placement, readable_in_parts, train_from_files, train_tastes
 
 if TYPE_CHECKING:
     from slatewise.catalog import Catalog
@@ -29,6 +30,13 @@ Store = Annotated[
         help="Learn from the log of a service as well, also while it runs: sqlite:///FILE or postgresql://…",
         show_default=False,
     ),
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Threads for --without-bpr; one per core by default.", show_default=False)
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(help="Address of a Dask scheduler for --without-bpr; all its workers must see the directory."),
 ]
 HalfLife = Annotated[
     float | None,
@@ -74,6 +82,15 @@ def train(
     record_in: Annotated[
         str | None, typer.Option(help="Record what these users liked in the store of a service as well.")
     ] = None,
+    without_bpr: Annotated[
+        bool,
+        typer.Option(
+            "--without-bpr",
+            help="Taste vectors only, which is all that dc2b-calibrated needs; Parquet tables need not fit in memory.",
+        ),
+    ] = False,
+    workers: Workers = None,
+    cluster: Cluster = None,
     json: Json = False,
 ) -> None:
     """Learn item vectors from who liked what (BPR-MF) and write a catalog.
@@ -81,10 +98,13 @@ def train(
     Use --data, or --interactions and optionally --items. With --store, learn from the log of a service too, or only
     from it, starting from the catalog in the directory.
     """
+    placement = _placement(without_bpr, workers, cluster)
     if not 0 < train_share <= 1:
         raise typer.BadParameter(f"{train_share} is not between 0 and 1", param_hint="--train-share")
     if half_life is not None and not half_life > 0:
         raise typer.BadParameter(f"{half_life} is not a positive number of days", param_hint="--half-life")
+    if without_bpr and store is not None:
+        raise typer.BadParameter("--without-bpr trains from tables; do that first, then --store starts from the result")
     if gate and store is None:
         raise typer.BadParameter("--gate replays the latest slates of a service; give --store as well")
     tables = OwnTables(interactions, items, positive, columns, not rated_items_only, only_listed_items)
@@ -93,10 +113,20 @@ def train(
     if store is not None:
         _train_from_store(out, source, settings, Loop(warn_of_password(store), half_life, gate, config), json)
         return
+    if without_bpr and data is None and train_share == 1 and half_life is None and record_in is None:
+        files = readable_in_parts(tables)
+        if files is not None:
+            _show(train_from_files(files, tables, out, (dim, seed, placement)), out, json)
+            return
     dataset = load_source(source, seed)
     if train_share < 1:
         dataset, _ = dataset.split(1 - train_share, seed)
-    _train_and_show(dataset, out, settings, json)
+    if cluster is not None:
+        raise typer.BadParameter(
+            "a cluster reads Parquet files of --interactions in parts; nothing else can be divided"
+        )
+    trained = train_tastes(dataset, dim, seed, placement) if without_bpr else _train(dataset, settings)
+    _show(trained, out, json)
     if record_in is not None:
         _record_likes(record_in, dataset)
 
@@ -159,11 +189,23 @@ def _record_likes(url: str, dataset: "Dataset") -> None:
         tell(str(import_likes(store, dataset)))
 
 
-def _train_and_show(dataset: "Dataset", out: Path, settings: dict[str, Any], json: bool) -> None:
-    """Train, save and print the result."""
+def _placement(without_bpr: bool, workers: int | None, cluster: str | None) -> Placement:
+    """Check the options that say where taste vectors are computed."""
+    if (workers is not None or cluster is not None) and not without_bpr:
+        raise typer.BadParameter("--workers and --cluster compute taste vectors only; give --without-bpr as well")
+    if workers is not None and cluster is not None:
+        raise typer.BadParameter("use either --workers or --cluster, not both")
+    return Placement(workers, cluster)
+
+
+def _train(dataset: "Dataset", settings: dict[str, Any]) -> "Catalog":
     from slatewise.catalog.embeddings import BprSettings
 
-    catalog = train_catalog(dataset, BprSettings(**settings))
+    return train_catalog(dataset, BprSettings(**settings))
+
+
+def _show(catalog: "Catalog", out: Path, json: bool) -> None:
+    """Save and print the result."""
     sha256 = catalog.save(out)
     if json:
         print_json(

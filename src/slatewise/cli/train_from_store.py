@@ -1,5 +1,6 @@
 """A catalog from the log of a service: read it, fit, let the gate decide, and put the catalog in use or not."""
 
+import json
 import math
 import time
 from contextlib import closing
@@ -14,12 +15,13 @@ from slatewise.catalog.versions import current_version, promote
 from slatewise.cli.console import amounts, steps, tell
 from slatewise.cli.store import existing, reporting_errors
 from slatewise.cli.train import Loop, Source, load_source, train_catalog
-from slatewise.recommender.interaction_log import read_interaction_log
+from slatewise.recommender.interaction_log import read_news
 from slatewise.recommender.items import catalog_id
 from slatewise.recommender.rules import LearningRules
 from slatewise.retraining import FitOptions, InteractionLog, Verdict, compare, refit
 from slatewise.retraining.fit import ROUNDS
 from slatewise.retraining.gate import WINDOW_SHARE, WINDOW_SLATES
+from slatewise.retraining.log_cache import KnownLog
 from slatewise.store import Store
 from slatewise.store.records import ItemRecord
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from slatewise.data.dataset import Dataset
 
 ITEMS_AT_ONCE = 10_000
+LOG_CACHE = "log-cache.bin"
+"""What the last training read of the log, in the directory of the catalog; safe to delete."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,15 @@ def _read(out: Path, loop: Loop) -> tuple[InteractionLog, LearningRules, list[It
         n_users = sum(1 for _ in store.users())
         if not n_users:
             raise ValueError("the store is empty; nobody has asked for a slate or done anything yet")
+        file, described = out / LOG_CACHE, json.dumps(rules.described(), sort_keys=True)
+        known = KnownLog.read(file, described)
         with amounts("reading the log", n_users) as count:
-            log = read_interaction_log(store, rules, lambda: count(1))
+            reading = read_news(store, rules, known, lambda: count(1))
+        log = reading.known.log
+        if known is not None:
+            tell(f"{reading.n_read:,} of {n_users:,} people did something since the last training")
+        out.mkdir(parents=True, exist_ok=True)
+        reading.known.write(file, described)
         listed = _listed(store)
     if not len(log.items):
         raise ValueError("nobody has reacted to a slate, liked or bought anything yet; there is nothing to learn from")

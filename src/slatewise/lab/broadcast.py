@@ -1,4 +1,4 @@
-"""Broadcast variables: a data set or a catalog that every worker needs, as files identified by their content.
+"""Broadcast variables: a data set, a catalog or an array that every worker needs, as files identified by their content.
 
 The files are the same on disk and over the network, safetensors with a JSON manifest, and are checked when loaded. A
 worker loads a broadcast once, however many tasks refer to it.
@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
 from slatewise.catalog.identifiers import Identifiers, PackedText
@@ -45,12 +46,15 @@ class MemoryBroadcast:
     files: dict[str, bytes] = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, content: Dataset | Catalog) -> Self:
-        """Serialize a data set or a catalog."""
+    def of(cls, content: Dataset | Catalog | NDArray[np.float64]) -> Self:
+        """Serialize a data set, a catalog or an array."""
         with TemporaryDirectory(prefix="slatewise-") as folder:
             if isinstance(content, Dataset):
                 kind = "dataset"
                 _write_dataset(content, Path(folder))
+            elif isinstance(content, np.ndarray):
+                kind = "array"
+                add_version(Path(folder), {"array": content}, {})
             else:
                 kind = "catalog"
                 content.save(folder)
@@ -137,4 +141,9 @@ def _identifiers(arrays: Arrays, name: str, kind: str) -> Any:
     return result
 
 
-READERS: dict[str, Callable[[Path], Any]] = {"dataset": _read_dataset, "catalog": Catalog.load}
+def _read_array(folder: Path) -> NDArray[np.float64]:
+    arrays, _, _ = read_model(folder)
+    return arrays["array"]
+
+
+READERS: dict[str, Callable[[Path], Any]] = {"dataset": _read_dataset, "catalog": Catalog.load, "array": _read_array}

@@ -60,6 +60,13 @@ class Cluster:
                 return WorkerBroadcast(content.kind, content.digest, name)
         raise ClusterError(f"cannot send the {content.kind} to the workers at {self.address}; their logs say why")
 
+    def withdraw(self, shared: Broadcast) -> None:
+        """Remove content from every worker and from the scheduler."""
+        name = f"slatewise-{self.job}-{shared.digest}"
+        self.names.remove(name)
+        with suppress(OSError, ValueError):
+            self.client.unregister_worker_plugin(name)
+
     def map(self, tasks: Sequence[Task]) -> list[Any]:
         """Run all tasks; those of a worker that dies are run again elsewhere."""
         distributed, results = import_dask(), dict[int, Any]()

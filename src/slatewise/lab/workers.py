@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -28,6 +29,9 @@ class Workers(Protocol):
 
     def share(self, content: MemoryBroadcast) -> Broadcast:
         """Make content available to all workers; tasks refer to it by what is returned."""
+
+    def withdraw(self, shared: Broadcast) -> None:
+        """Free what content takes that no task will refer to any more."""
 
     def map(self, tasks: Sequence[Task]) -> list[Any]:
         """Run every task and count each as it ends; results are in the order of the tasks."""
@@ -55,6 +59,9 @@ class InProcess:
     def share(self, content: MemoryBroadcast) -> Broadcast:
         """Nothing has to be sent."""
         return content
+
+    def withdraw(self, shared: Broadcast) -> None:
+        """Nothing has been sent."""
 
     def map(self, tasks: Sequence[Task]) -> list[Any]:
         """Run one task after another."""
@@ -90,6 +97,10 @@ class ProcessPool:
     def share(self, content: MemoryBroadcast) -> Broadcast:
         """Write the files to a folder that every process can read."""
         return content.store(Path(self.folder.name) / content.digest)
+
+    def withdraw(self, shared: Broadcast) -> None:
+        """Remove the files."""
+        rmtree(Path(self.folder.name) / shared.digest)
 
     def map(self, tasks: Sequence[Task]) -> list[Any]:
         """Run all tasks; those that were running when a process died are run again in new processes."""

@@ -4,7 +4,11 @@ What counts is what learning counts: slates that were closed and that somebody s
 count as seen, and events from elsewhere of known kinds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
 
 from slatewise.recommender.event_kinds import ITEM, standing
 from slatewise.recommender.fitting import reactions_of
@@ -12,21 +16,60 @@ from slatewise.recommender.learning import LoggedSlate
 from slatewise.recommender.loading import LogTail
 from slatewise.recommender.rules import LearningRules
 from slatewise.retraining.log import InteractionLog, LogBuilder
-from slatewise.store.protocol import Store
-from slatewise.store.records import CLOSED, EventRecord
+from slatewise.retraining.log_cache import KnownLog, key_of
+from slatewise.store.protocol import Store, Transaction
+from slatewise.store.records import CLOSED, EventRecord, UserRecord
+
+USERS_AT_ONCE = 500
 
 
 def read_interaction_log(
     store: Store, rules: LearningRules, on_user: Callable[[], None] | None = None
 ) -> InteractionLog:
     """Read what everybody's log teaches by the rules of a service."""
-    builder = LogBuilder()
-    for user in store.users():
-        log = store.read(lambda transaction, user=user: LogTail.read(transaction, user))  # type: ignore[misc]
-        _add_person(builder, rules, log)
+    return read_news(store, rules, None, on_user).known.log
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A log, and how many people of the store had to be read for it."""
+
+    known: KnownLog
+    n_read: int
+
+
+def read_news(
+    store: Store, rules: LearningRules, known: KnownLog | None, on_user: Callable[[], None] | None = None
+) -> Reading:
+    """Read the log of everybody about whom anything was written since a log was read; take the others from that."""
+    builder, keys, people, n_read = LogBuilder(), list[bytes](), list[int](), 0
+    numbers = builder.number(known.log.item_ids) if known is not None else None
+    for user in _with_versions(store):
+        person = None if known is None else known.person_of.get(key_of(user.user, user.version))
+        n_before = builder.n_people
+        if person is None:
+            user, tail = store.read(lambda transaction, user=user: _read_user(transaction, user.user))  # type: ignore[misc]
+            _add_person(builder, rules, tail)
+            n_read += 1
+        elif known is not None and numbers is not None and person >= 0:
+            builder.add_person(known.log, person, numbers)
+        if user.version and not user.damaged:
+            keys.append(key_of(user.user, user.version))
+            people.append(n_before if builder.n_people > n_before else -1)
         if on_user is not None:
             on_user()
-    return builder.log()
+    return Reading(KnownLog(builder.log(), tuple(keys), np.array(people, dtype=np.int64)), n_read)
+
+
+def _with_versions(store: Store) -> Iterator[UserRecord]:
+    """Yield all users, some hundred from each snapshot."""
+    users = store.users()
+    while some := list(islice(users, USERS_AT_ONCE)):
+        yield from store.read(lambda transaction, some=some: [transaction.lock(user) for user in some])  # type: ignore[misc]
+
+
+def _read_user(transaction: Transaction, user: str) -> tuple[UserRecord, LogTail]:
+    return transaction.lock(user), LogTail.read(transaction, user)
 
 
 def _add_person(builder: LogBuilder, rules: LearningRules, log: LogTail) -> None:

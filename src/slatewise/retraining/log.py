@@ -114,13 +114,24 @@ class LogBuilder:
         """Add something that the person did elsewhere."""
         self._add(at, False, np.array([[float(self.number([item])[0])], [value], [weight], [1.0]]))
 
+    def add_person(self, log: InteractionLog, person: int, numbers: Integers) -> None:
+        """Add a person of another log, whose items have these numbers in this one."""
+        steps = slice(log.people[person], log.people[person + 1])
+        seen = slice(log.starts[steps.start], log.starts[steps.stop])
+        sizes = np.diff(log.starts[steps.start : steps.stop + 1])
+        columns = (numbers[log.items[seen]], log.value[seen], log.weight[seen], log.examined[seen])
+        self._finish(np.column_stack([log.at[steps], log.is_slate[steps], sizes]), np.array(columns, dtype=np.float64))
+
     def end_person(self) -> None:
         """What comes next belongs to somebody else; a person without any step is left out."""
         if self.steps:
-            self.finished.append((np.array(self.steps, dtype=np.float64), np.concatenate(self.parts, axis=1)))
-            self.n_steps += len(self.steps)
-            self.people.append(self.n_steps)
+            self._finish(np.array(self.steps, dtype=np.float64), np.concatenate(self.parts, axis=1))
             self.steps, self.parts = [], []
+
+    @property
+    def n_people(self) -> int:
+        """Number of people so far."""
+        return len(self.finished)
 
     def log(self) -> InteractionLog:
         """Return the log of all people so far."""
@@ -131,6 +142,11 @@ class LogBuilder:
         ids = tuple(self.numbers)
         counts = items.astype(np.int64)
         return InteractionLog(ids, people, starts, steps[0], steps[1] > 0.0, counts, value, weight, examined)
+
+    def _finish(self, steps: Floats, observed: Floats) -> None:
+        self.finished.append((steps, observed))
+        self.n_steps += len(steps)
+        self.people.append(self.n_steps)
 
     def _add(self, at: float, is_slate: bool, observed: Floats) -> None:
         if observed.shape[1]:

@@ -1,6 +1,8 @@
 """What a catalog makes of a log: each person's taste step by step, and what it predicts before each slate."""
 
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -11,6 +13,8 @@ from slatewise.retraining.log import Booleans, Floats, Integers, InteractionLog
 
 SECONDS_PER_DAY = 86_400.0
 LEAST_PROBABILITY = 0.001
+MOST_GROUPS, LEAST_PEOPLE = 32, 500
+"""Into how many groups people are divided at most, and how many are in each unless there are fewer in all."""
 
 
 def predict(log: InteractionLog, items: Integers, model: LinearModel, half_life: float = math.inf) -> Floats:
@@ -29,13 +33,23 @@ def tastes(
 ) -> tuple[Floats, Floats]:
     """Return each person's mean taste after the whole log (n_people, rank), and the mean covariance around it.
 
-    The mean over people counts each of them as often as they saw an item.
+    The mean over people counts each of them as often as they saw an item. People are divided among threads in groups
+    that depend on the log alone, and summed in the order of these, so that the result has the same bits on any machine.
     """
-    rank = model.vectors.shape[1]
-    means, spread = np.zeros((log.n_people, rank)), np.zeros((rank, rank))
-    _fold(*_arguments(log, items, model, half_life), np.zeros(len(items)), means, spread)
+    rank, n_groups = model.vectors.shape[1], max(1, min(MOST_GROUPS, log.n_people // LEAST_PEOPLE))
+    means, spreads, likes = np.zeros((log.n_people, rank)), np.zeros((n_groups, rank, rank)), np.zeros(len(items))
+    (people, starts, at, is_slate), observed, known, seconds = _arguments(log, items, model, half_life)
+    bounds = np.linspace(0, log.n_people, n_groups + 1).astype(int)
+
+    def fold(group: int) -> None:
+        first, last = bounds[group : group + 2]
+        mine = (people[first : last + 1], starts, at, is_slate)
+        _fold(mine, observed, known, seconds, likes, means[first:last], spreads[group])
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        list(threads.map(fold, range(n_groups)))
     n_seen = max(1, int((np.repeat(log.is_slate, np.diff(log.starts)) & (items >= 0)).sum()))
-    return means, spread / n_seen
+    return means, spreads.sum(axis=0) / n_seen
 
 
 def _arguments(
