@@ -20,6 +20,7 @@ EXAMPLES: dict[str, Any] = {
     "put_item": {"title": "Sencha", "categories": ["Tea"], "attributes": {"price": 12.5}, "available": True},
     "patch_item": {"available": False, "attributes": {"price": None}},
     "promote_version": {"version": "3f2a9c0d1e4b5a67"},
+    "switch_experiment": {"name": "autumn", "running": False},
 }
 """A body for every route that takes one."""
 

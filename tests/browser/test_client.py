@@ -114,7 +114,7 @@ def test_types_are_those_of_the_service() -> None:
     assert interface("SlateItem") == set(answers.SlateItem.__annotations__)
     assert interface("SlateOptions") == set(SlateBody.model_fields) - {"user"}
     assert interface("Reaction") == set(FeedbackEvent.model_fields) - {"slate_id"}
-    assert interface("EventOptions") == set(EventBody.model_fields) - {"user", "item", "kind"}
+    assert interface("EventOptions") == set(EventBody.model_fields) - {"user", "item", "kind", "category", "retracts"}
 
 
 def test_types_list_every_public_method() -> None:

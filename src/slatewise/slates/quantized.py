@@ -68,12 +68,6 @@ class Quantized(NamedTuple):
     axis: int
 
     @property
-    def arguments(self) -> QuantizedArguments:
-        """The same as the kernels take it."""
-        tables = self.codes, self.scales, self.offsets, self.items, self.limits
-        return *tables, self.residual, self.longest, self.axis
-
-    @property
     def nbytes(self) -> int:
         """The memory that the copy takes."""
         return sum(part.nbytes for part in (self.codes, self.scales, self.offsets, self.items, self.limits))
