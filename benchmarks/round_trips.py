@@ -75,13 +75,13 @@ def take_one(recommender: Recommender, count: RoundTrips, event: str) -> tuple[i
     return first, second, count.of(lambda: recommender.feedback(slate.slate_id, clicked, event_id=event, user="ann"))
 
 
-def main() -> None:
+def run() -> dict[str, float]:
     """Measure on a throw-away server."""
     from tests.support.postgres import throw_away_server
 
     with throw_away_server() as server:
-        print(json.dumps(measure_round_trips(server.url)))
+        return measure_round_trips(server.url)
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(run()))

@@ -53,6 +53,12 @@ def run(likes: tuple[int, ...] = LIKES, bpr_likes: tuple[int, ...] = BPR_LIKES) 
     return figures
 
 
+def exponents(likes: tuple[int, ...] = LIKES) -> dict[str, float]:
+    """Return the powers of the number of likes with which time and memory of `train --without-bpr` grow."""
+    figures = run(likes, ())
+    return {name: figures[name] for name in ("train_exponent", "train_memory_exponent")}
+
+
 def _world(n_likes: int, folder: Path) -> Path:
     """Write a world of about so many likes."""
     size = WorldSize(round(n_likes / LIKES_PER_PERSON), 20_000, 18, top_log_odds=0.3, taste_spread=1.5)

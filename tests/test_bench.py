@@ -26,6 +26,7 @@ from benchmarks import (
     memory,
     policies,
     report,
+    round_trips,
     runner,
     scale_sizes,
     scale_slates,
@@ -63,15 +64,17 @@ TINY: dict[str, Callable[[], dict[str, Any]]] = {
     "trained": lambda: scale_slates.trained(n_items=20_000, n_users=2, repeats=1, data="synthetic"),
     "workers": lambda: scale_workers.run(n_items=20_000, n_workers=2),
     "sizes": lambda: scale_sizes.run((1_000, 20_000)),
+    "training": lambda: training.exponents((20_000, 60_000)),
+    "round_trips": round_trips.run,
 }
-SLOW = ("startup", "hardest", "workers", "sizes")
+SLOW = ("startup", "hardest", "workers", "sizes", "training", "round_trips")
 ISSUE = {
     *("pyversity_grid", "pyversity_grid_min", "pyversity_grid_median"),
     *("slate_1m_over_pass", "slate_1m_calibrated_over_pass", "slate_10k_calibrated_ms", "update_us"),
     *("simulator_speedup", "simulator_speedup_dc2b", "simulator_speedup_calibrated"),
     *("first_slate_cold_s", "first_slate_warm_s", "import_s", "core_install_mb"),
     *("slate_10m_over_pass", "slate_10m_threads2_speedup", "index_p50_ms", "index_same_share"),
-    "workers_share_vectors",
+    *("workers_share_vectors", "train_exponent", "pg_round_trips_slate", "pg_round_trips_feedback"),
 }
 BOUNDS = {
     "pyversity_grid_min": "≥ 1",
