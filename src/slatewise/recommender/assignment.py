@@ -1,6 +1,6 @@
 """Who gets which policy: by stable hashes of users, the same on every machine and after every restart.
 
-A named experiment splits the users anew, keeps some of them out of it, and has counts of its own.
+A named experiment splits the users afresh, keeps some of them out of it, and has counts of its own.
 """
 
 import re
