@@ -73,8 +73,10 @@ class SqliteStore:
 
     def vacuum(self) -> None:
         """Rewrite the file without gaps and empty the WAL, so that no byte of a forgotten user is left."""
-        done: Future[None] = _refused() if self._writer is None else self._writer.between_commits(_vacuum)
-        done.result()
+        if self._writer is None:
+            raise _read_only()
+        with self._writer.checkpoints.paused():
+            self._writer.between_commits(_vacuum).result()
 
     def check(self) -> list[str]:
         """Return what SQLite finds wrong with pages and indexes; checksums find flipped bits within rows."""
@@ -186,5 +188,9 @@ def _vacuum(connection: apsw.Connection) -> None:
 
 def _refused() -> Future[Any]:
     future: Future[Any] = Future()
-    future.set_exception(StoreUnavailableError("the store was opened for reading only"))
+    future.set_exception(_read_only())
     return future
+
+
+def _read_only() -> StoreUnavailableError:
+    return StoreUnavailableError("the store was opened for reading only")

@@ -1,7 +1,8 @@
 """Checkpoints: a thread copies the WAL of a SQLite store into the database, and never makes the writer wait."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import apsw
 
@@ -57,6 +58,12 @@ class Checkpoints:
         if is_due and wal_pages - self._copied_pages <= MAX_PAGES_AT_RESTART:
             self._try_restart(writer)
         self._requested.set()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Make no checkpoint until the end of the block: SQLite would call whoever makes another one busy."""
+        with self._turn:
+            yield
 
     def is_database_ours(self) -> bool:
         """Return whether the database, whose file has changed, was not overwritten by another one."""
