@@ -496,6 +496,19 @@ def test_feedback_does_not_read_a_long_history(url: str, tmp_path: Any) -> None:
         check_learned(recommender)
 
 
+@pytest.mark.parametrize(("name", "is_read"), [("dc2b-calibrated", False), ("dc2b", True)])
+def test_late_feedback_on_a_cached_user_is_learned_without_reading_the_log(name: str, is_read: bool) -> None:
+    """What a policy that is not additive has learned cannot be corrected: that log is read again."""
+    store = CountingStore(open_store("memory://"))
+    with Recommender(CATALOG, name, store=store) as recommender:
+        slates = show_and_click(recommender, 3)
+        recommender.recommend("ann", 5)  # all three are learned
+        recommender.feedback(slates[0].slate_id, ids(slates[0])[3:4], event_id="late")
+        calls = store.calls_of(lambda: recommender.recommend("ann", 5))
+        assert bool(HISTORY & calls.keys()) == is_read
+        check_learned(recommender)
+
+
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_state_survives_as_bytes(name: str) -> None:
     with Recommender(CATALOG, name) as recommender:
