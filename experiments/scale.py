@@ -182,6 +182,7 @@ def main() -> None:
         }
     print(json.dumps(document, indent=1))
     if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "scale.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
