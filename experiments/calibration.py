@@ -3,7 +3,7 @@
 Run: python experiments/calibration.py ml-100k [--splits 3]
 No test user is looked at. Everybody looks at everything and sees five slates of ten, which are learned from as a
 service does by default; said is compared with clicked on all slates after the first, for each number of slates after
-which half of the weight of a skip is made up for (`slatewise.belief.calibration`), and without that.
+which half of the weight of a skip is made up for (`slatewise.policies.calibrated`), and without that.
 """
 
 import argparse
@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from slatewise.belief.calibration import Floats, odds_factor, with_odds
 from slatewise.catalog import Catalog
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import Dataset
@@ -22,7 +21,8 @@ from slatewise.lab.calibration import LEAST, calibration_curve, mean_error
 from slatewise.lab.experiment import TEST_SHARE
 from slatewise.lab.simulate import Audience, Session, simulate
 from slatewise.lab.tuning import VALIDATION_SHARE
-from slatewise.policies.calibrated import Calibrated
+from slatewise.policies.calibrated import Calibrated, odds_factor, with_odds
+from slatewise.policies.protocol import Floats
 
 HALFWAY = (1.0, 2.0, 3.0, 4.0, 6.0)
 

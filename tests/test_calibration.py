@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from slatewise.belief.calibration import HALFWAY, odds_factor, slope_with_odds, with_odds
 from slatewise.catalog import Catalog
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import DataError, Dataset
@@ -17,7 +16,7 @@ from slatewise.data.synthetic import WorldSize, make_world
 from slatewise.evidence import SERVICE_DEFAULT
 from slatewise.lab import calibration
 from slatewise.lab.simulate import Audience, Session, simulate
-from slatewise.policies.calibrated import Calibrated
+from slatewise.policies.calibrated import HALFWAY, Calibrated, odds_factor, slope_with_odds, with_odds
 from slatewise.randomness import Streams, user_keys
 from slatewise.recommender import Recommender
 

@@ -1,8 +1,9 @@
 """A reason says what decided: recomputed here from everything that was shown and clicked, one number at a time."""
 
 from collections import Counter
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from slatewise.catalog import Catalog
 from slatewise.evidence import Attention
+from slatewise.policies import Policy
+from slatewise.policies.calibrated import Calibrated
 from slatewise.recommender import Boost, Event, Pin, Recommender, Slate, SlateRules
 from slatewise.recommender.types import ASKED, BOOSTED, EXPLORING, LEARNED, PINNED, POPULAR, RANKED, VARIETY
 from tests.support.recommending import ids, make_catalog, served_policy
@@ -146,6 +150,32 @@ def test_only_a_policy_with_a_belief_cites_likes(name: str) -> None:
     with Recommender(CATALOG, name) as recommender:
         cited = [item.because for seed in range(4) for item in visit(recommender, seed)[1].items]
     assert any(one is not None for one in cited) == (name in LEARNING)
+
+
+class Plugged(Calibrated):
+    """A policy from elsewhere with the methods of `ExplainablePolicy`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Silent:
+    """A policy from elsewhere that learns and chooses like the default one, and has no other methods."""
+
+    catalog: Catalog
+    one_at_a_time = False
+    additive = ("precision", "shift")
+
+    def __post_init__(self) -> None:
+        policy = Calibrated(self.catalog)
+        vars(self).update(start=policy.start, select=policy.select, update=policy.update)
+
+
+def test_a_policy_from_elsewhere_cites_likes_if_it_can_say_why() -> None:
+    reasons = {}
+    for policy in (Plugged(CATALOG), Silent(CATALOG)):
+        with Recommender(CATALOG, cast(Policy, policy), attention=Attention()) as recommender:
+            reasons[type(policy)] = [item.reason for seed in range(4) for item in visit(recommender, seed)[1].items]
+    assert LEARNED in reasons[Plugged]
+    assert set(reasons[Silent]) <= {POPULAR, RANKED}
 
 
 def test_a_policy_that_draws_at_random_says_so() -> None:

@@ -9,7 +9,6 @@ import pytest
 from slatewise.catalog import Catalog
 from slatewise.recommender import ConflictError, Event, Recommender, RequestError
 from slatewise.recommender import wishes as taught
-from slatewise.recommender.contributions import BELIEF_LAYOUTS
 from slatewise.recommender.explain import lifts
 from slatewise.recommender.interaction_log import read_interaction_log
 from slatewise.recommender.types import ASKED, UnknownEventError
@@ -73,13 +72,14 @@ def test_how_much_somebody_likes_in_all_moves_no_category() -> None:
         policy: Any = served_policy(recommender).policy
     rates, tastes = policy.rates, policy.vectors.astype(float)
     overall, centers = rates @ tastes / rates.sum(), taught.category_centers(CATALOG, policy.vectors)
-    layout = BELIEF_LAYOUTS[type(policy)]
     start, directions = policy.start(1), taught.Directions.of(policy)
     assert directions is not None
     colder = {**start, "precision": start["precision"] + np.outer(overall, overall), "shift": -3.0 * overall[None]}
-    moved, _ = lifts(layout.belief(start), layout.belief(colder), centers)
+    moved, _ = lifts(policy.belief_in(start), policy.belief_in(colder), centers)
     assert np.abs(moved).max() < 1e-9
-    wished, _ = lifts(layout.belief(start), layout.belief(directions.add(start, np.array([[0, 1, 1, 0.0]]))), centers)
+    wished, _ = lifts(
+        policy.belief_in(start), policy.belief_in(directions.add(start, np.array([[0, 1, 1, 0.0]]))), centers
+    )
     assert wished[0, 0] == pytest.approx(1.0)
 
 

@@ -1,7 +1,7 @@
 """Calibration: whether people click as often as they were expected to, for policies that learn as a service does.
 
 Test users look at everything and see five slates. What was said about each item after the first slate is compared with
-what was clicked, with and without making up for skips that weigh less than likes (`slatewise.belief.calibration`).
+what was clicked, with and without making up for skips that weigh less than likes (`slatewise.policies.calibrated`).
 """
 
 from collections.abc import Callable

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slatewise import belief
 from slatewise.catalog import Catalog
@@ -12,6 +13,7 @@ from slatewise.policies.protocol import (
     Booleans,
     Floats,
     Integers,
+    ScoreTerms,
     Slates,
     State,
     at_items,
@@ -39,6 +41,7 @@ class C2Ucb:
     vector_length: float | None = None
     one_at_a_time = False
     additive = ("gram", "reward")
+    belief_arrays = ("gram", "reward")
 
     def __post_init__(self) -> None:
         check_positive("ridge", self.ridge)
@@ -88,8 +91,33 @@ class C2Ucb:
 
     def update(self, state: State, evidence: Evidence) -> State:
         """Add the vectors and their rewards; an item examined with probability q is a regression on q·x."""
-        beliefs = belief.Beliefs(state["gram"], state["reward"])
-        weight = evidence.counted * evidence.examined
-        pulls = weight * evidence.value
-        learned = belief.add_evidence(beliefs, self.at(evidence.items), weight * evidence.examined, pulls)
+        weight = evidence.counted * np.square(evidence.examined)
+        learned = belief.add_evidence(self.belief_in(state), self.at(evidence.items), weight, self.pulls(evidence))
         return {"gram": learned.precision, "reward": learned.shift}
+
+    @property
+    def belief_vectors(self) -> NDArray[np.float32]:
+        """The x_i, up to scale."""
+        return self.catalog.vectors
+
+    def belief_in(self, state: State) -> belief.Beliefs:
+        """Return the belief inside a state."""
+        return belief.Beliefs(state["gram"], state["reward"])
+
+    def learned_at(self, items: Integers) -> Floats:
+        """Return the x_i of some items."""
+        return self.at(items)
+
+    def chosen_at(self, items: Integers) -> Floats:
+        """Return the x_i of some items."""
+        return self.at(items)
+
+    def pulls(self, evidence: Evidence) -> Floats:
+        """Return the reward y, times weight and probability of examination."""
+        return np.asarray(evidence.counted * evidence.examined * evidence.value)
+
+    def score_terms(self, beliefs: belief.Factored, items: Integers, random: Streams) -> ScoreTerms:
+        """Return the estimate, and the width of the confidence bound."""
+        del random
+        estimate, variance = beliefs.logit_moments(self.at(items[None]))
+        return ScoreTerms(np.zeros(len(items)), estimate[0], self.exploration * np.sqrt(variance[0]))

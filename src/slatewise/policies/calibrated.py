@@ -3,6 +3,10 @@
 Where DC²B stands on logistic regression and the volume of item vectors, this policy stands on what was found to work
 better (docs/method.md): likes are y_i = μ_i + θ·t_i + noise of variance ψ_i, θ ~ N(0, I), so the belief is updated in
 closed form, and slates give up a little probability for items that differ.
+
+A belief for which a skip has weight w chooses better where people do not look at everything (docs/method.md), but it
+has seen too few refusals. With much evidence its odds of a like are those of likes to w times the refusals, that is 1/w
+times too high; before any evidence they are right. So odds are multiplied by w^(n / (n + h)) after n slates.
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise import belief
-from slatewise.belief.calibration import odds_factor, slope_with_odds, with_odds
 from slatewise.belief.gaussian import Factored
 from slatewise.belief.rates import Rates
 from slatewise.catalog import Catalog
@@ -24,6 +27,7 @@ from slatewise.policies.protocol import (
     Booleans,
     Floats,
     Integers,
+    ScoreTerms,
     Slates,
     State,
     check_not_negative,
@@ -52,6 +56,10 @@ LEAST_NOISE = 0.2
 FIXED = ("vectors", "rates", "noise", "category_sets", "similarity_vectors", "model")
 PREPARED = (*FIXED, "current", "features", "items", "favorite_rate")
 """What is prepared once: for a catalog, and for its rates as they are now."""
+HALFWAY = 3.0
+"""h, the number of slates after which half of log w is made up for; chosen on validation users (docs/method.md)."""
+LEAST_WEIGHT = 0.05
+"""Skips that weigh less are made up for as if they weighed so much; without any there would be nothing to go by."""
 EXPLORING = 8
 """Dimensions of the random directions in which uncertain rates are drawn."""
 SALT, SLATE_SALT = 0x9D5C2E0B, 0x51A7E5
@@ -83,6 +91,7 @@ class Calibrated:
     """Options that no belief depends on; slates are logged with them."""
     one_at_a_time = False
     additive = ("precision", "shift")
+    belief_arrays = ("precision", "shift")
     boost: ClassVar[Floats | None] = None
 
     def __post_init__(self) -> None:
@@ -192,7 +201,7 @@ class Calibrated:
 
     def probabilities(self, state: State) -> Floats:
         """Return how probable a click on each item is (n_users, n_items), as `select` says it."""
-        beliefs = belief.factor(belief.Beliefs(state["precision"], state["shift"]))
+        beliefs = belief.factor(self.belief_in(state))
         drawn = np.zeros((len(beliefs.mean), self.items.features.shape[1] - beliefs.mean.shape[1]))
         scores = linear_scores(Scores(LINEAR, np.hstack([beliefs.mean, drawn]), self.items))
         return self._said(np.clip(scores, 0.0, 1.0), scores, state["rounds"])[0]
@@ -232,7 +241,7 @@ class Calibrated:
 
     def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Choose greedily by probability minus the similarity with the items chosen so far; see `rules.overlap`."""
-        beliefs = belief.factor(belief.Beliefs(state["precision"], state["shift"]))
+        beliefs = belief.factor(self.belief_in(state))
         scores, rule = self._scores(beliefs, random), self._rule(state)
         choice: Choice | StochasticChoice
         if self.explore_slates > 0.0:
@@ -241,7 +250,7 @@ class Calibrated:
         else:
             choice = choose(scores, rule, available, k)
         shown = np.maximum(choice.items, 0)  # any item stands in for −1
-        mean, variance = beliefs.logit_moments(self._at(shown), self.current.mean.take(shown))
+        mean, variance = beliefs.logit_moments(self.chosen_at(shown), self.current.mean.take(shown))
         probability = np.minimum(np.maximum(mean, 0.0), 1.0)
         deviation = np.sqrt(variance + np.square(self.current.deviation.take(shown)))
         propensity = getattr(choice, "propensity", None)
@@ -259,7 +268,7 @@ class Calibrated:
         """Return how slates are drawn, None if they are not."""
         if self.explore_slates == 0.0:
             return None
-        beliefs = belief.factor(belief.Beliefs(state["precision"], state["shift"]))
+        beliefs = belief.factor(self.belief_in(state))
         return self._softmax(self._scores(beliefs, random), self._rule(state))
 
     def _softmax(self, scores: Scores, rule: Rule) -> SoftmaxGreedy:
@@ -285,13 +294,54 @@ class Calibrated:
         weights = np.where(state["rounds"] == 0, self.overlap_weight(True), self.overlap_weight(False))
         return Rule(OVERLAP, weights, vectors=self.similarity_vectors, sets=self.category_sets)
 
-    def _at(self, items: Integers) -> Floats:
-        """Return the t_i of some items (n_users, k)."""
-        return self.tastes_now[items].astype(np.float64)
-
     def update(self, state: State, evidence: Evidence) -> State:
         """Add the evidence: Σ⁻¹ += Σ w q² t tᵀ / ψ_q and Σ⁻¹m += Σ w q (y − qμ) t / ψ_q, exact and in any order."""
-        beliefs = belief.Beliefs(state["precision"], state["shift"])
-        learned = belief.add_observations(beliefs, evidence, self.model)
+        learned = belief.add_observations(self.belief_in(state), evidence, self.model)
         rounds = evidence.count_rounds(state["rounds"])
         return {"precision": learned.precision, "shift": learned.shift, "rounds": rounds}
+
+    @property
+    def belief_vectors(self) -> NDArray[np.float32]:
+        """The t_i of all items."""
+        return self.vectors
+
+    def belief_in(self, state: State) -> belief.Beliefs:
+        """Return the belief inside a state."""
+        return belief.Beliefs(state["precision"], state["shift"])
+
+    def learned_at(self, items: Integers) -> Floats:
+        """Return the t_i of some items as they were trained."""
+        return self.vectors[items].astype(np.float64)
+
+    def chosen_at(self, items: Integers) -> Floats:
+        """Return the t_i of some items as their rates are now."""
+        return self.tastes_now[items].astype(np.float64)
+
+    def pulls(self, evidence: Evidence) -> Floats:
+        """Return w q (y − qμ) / ψ_q, as `belief.add_observations` has it."""
+        expected, noise, chance = self.rates[evidence.items], self.noise[evidence.items], evidence.examined
+        variance = chance * chance * noise + chance * (1.0 - chance) * expected
+        return np.asarray(evidence.weight * chance * (evidence.value - chance * expected) / variance)
+
+    def score_terms(self, beliefs: Factored, items: Integers, random: Streams) -> ScoreTerms:
+        """Return the rates, what taste adds, and what draws of tastes and rates do."""
+        learned = self.chosen_at(items) @ beliefs.mean[0]
+        score = self.items.features[items].astype(np.float64) @ self.drawn(beliefs, random)[0]
+        return ScoreTerms(self.current.mean[items], learned, score - learned, self.explore_slates > 0.0)
+
+
+def odds_factor(rounds: NDArray[np.int64], skip_weight: float) -> Floats:
+    """Return w^(n / (n + h)) of users who were shown n slates (n_users,)."""
+    counted = np.maximum(rounds, 0)
+    return np.asarray(np.power(max(skip_weight, LEAST_WEIGHT), counted / (counted + HALFWAY)))
+
+
+def with_odds(probability: Floats, factor: Floats) -> Floats:
+    """Return probabilities (n_users, n) whose odds are multiplied by a factor of the user (n_users,); 0 and 1 stay."""
+    scaled = factor[:, None] * probability
+    return np.asarray(scaled / (1.0 - probability + scaled))
+
+
+def slope_with_odds(probability: Floats, factor: Floats) -> Floats:
+    """Return the derivative of `with_odds`, by which a small deviation of the probability is multiplied."""
+    return np.asarray(factor[:, None] / np.square(1.0 - probability + factor[:, None] * probability))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slatewise import belief
 from slatewise.catalog import Catalog
@@ -13,12 +14,14 @@ from slatewise.policies.protocol import (
     Booleans,
     Floats,
     Integers,
+    ScoreTerms,
     Slates,
     State,
     at_items,
     check_no_retraction,
     check_not_negative,
     check_positive,
+    sigmoid,
 )
 from slatewise.randomness import Streams
 from slatewise.slates import Available, Choice, LinearItems, choose, rules, squared_lengths
@@ -58,6 +61,7 @@ class Dc2b:
     temperature: float = 1.0
     one_at_a_time = False
     additive = ()
+    belief_arrays = ("precision", "shift")
 
     def __post_init__(self) -> None:
         check_prior(self.prior, self.prior_variance, self.vector_length)
@@ -78,7 +82,7 @@ class Dc2b:
 
     def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Sample θ̂ and maximize f(S) = ∏ p_i det(L_S) greedily, in the log domain."""
-        beliefs = belief.factor(belief.Beliefs(**state))
+        beliefs = belief.factor(self.belief_in(state))
         theta = beliefs.sample(random.normal(self.catalog.dim), self.temperature)
         choice = self._choose(theta, available, k)
         shown = self.at(choice.items)
@@ -98,11 +102,49 @@ class Dc2b:
     def update(self, state: State, evidence: Evidence) -> State:
         """Equations (7) to (9); a refusal counts as far as the item was looked at."""
         check_no_retraction("dc2b", evidence)
-        push = 2.0 * self.alpha if self.exposure_push is None else self.exposure_push
-        weights = evidence.counted * np.where(evidence.liked, 1.0, evidence.examined)
+        weights = _weights(evidence)
         feedback = belief.Feedback(self.at(evidence.items), evidence.value, np.zeros(weights.shape), weights)
-        beliefs = belief.Beliefs(**state)
-        return _state(belief.update(beliefs, feedback, exposure_push=push, iterations=self.iterations))
+        beliefs = self.belief_in(state)
+        return _state(belief.update(beliefs, feedback, exposure_push=self._push, iterations=self.iterations))
+
+    @property
+    def _push(self) -> float:
+        """The 2α of equation (8), unless another number was given."""
+        return 2.0 * self.alpha if self.exposure_push is None else self.exposure_push
+
+    @property
+    def belief_vectors(self) -> NDArray[np.float32]:
+        """The x_i, up to scale."""
+        return self.catalog.vectors
+
+    def belief_in(self, state: State) -> belief.Beliefs:
+        """Return the belief inside a state."""
+        return belief.Beliefs(**state)
+
+    def learned_at(self, items: Integers) -> Floats:
+        """Return the x_i of some items."""
+        return self.at(items)
+
+    def chosen_at(self, items: Integers) -> Floats:
+        """Return the x_i of some items."""
+        return self.at(items)
+
+    def pulls(self, evidence: Evidence) -> Floats:
+        """Return the y + 2α − ½ of equation (8), times the weight."""
+        return np.asarray(_weights(evidence) * (evidence.value + self._push - 0.5))
+
+    def score_terms(self, beliefs: belief.Factored, items: Integers, random: Streams) -> ScoreTerms:
+        """Return the probabilities before and after anything was learned, and what the draw of θ adds."""
+        shown = self.at(items[None])
+        first = belief.factor(self.belief_in(self.start(1))).logit_moments(shown)
+        crowd, now = (belief.click_probability(*moments)[0][0] for moments in (first, beliefs.logit_moments(shown)))
+        drawn = beliefs.sample(random.normal(self.catalog.dim), self.temperature)
+        return ScoreTerms(crowd, now - crowd, sigmoid(shown[0] @ drawn[0]) - now)
+
+
+def _weights(evidence: Evidence) -> Floats:
+    """Return what each item counts: a refusal as far as it was looked at."""
+    return np.asarray(evidence.counted * np.where(evidence.liked, 1.0, evidence.examined))
 
 
 def _first_gains(shown: Floats) -> Floats:

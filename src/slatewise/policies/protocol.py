@@ -4,11 +4,12 @@ The helpers are public: a policy of your own may use them as the shipped ones do
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slatewise.belief import Beliefs, Factored
 from slatewise.catalog import Catalog
 from slatewise.evidence import Evidence
 from slatewise.randomness import Streams
@@ -16,9 +17,11 @@ from slatewise.slates import Available, as_table
 
 __all__ = [
     "Booleans",
+    "ExplainablePolicy",
     "Floats",
     "Integers",
     "Policy",
+    "ScoreTerms",
     "Slates",
     "State",
     "as_table",
@@ -27,6 +30,7 @@ __all__ = [
     "check_not_negative",
     "check_positive",
     "check_share",
+    "explainable",
     "log_sigmoid",
     "pick",
     "sigmoid",
@@ -103,6 +107,57 @@ class Policy(Protocol):
 
     def update(self, state: State, evidence: Evidence) -> State:
         """Learn from evidence (n_users, n); a place without an item or weight teaches nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreTerms:
+    """What the score of each chosen item (k,) before variety is the sum of, in probability.
+
+    crowd: what somebody never seen would get; learned: what evidence about the user adds; explored: what a draw from
+    what is uncertain, or a bound above it, adds; is_drawn: whether each place was drawn at random, not only by score.
+    """
+
+    crowd: Floats
+    learned: Floats
+    explored: Floats
+    is_drawn: bool = False
+
+
+class ExplainablePolicy(Policy, Protocol):
+    """A policy that can say why: its belief is a Gaussian N(m, Σ) about a vector θ, which items multiply by theirs.
+
+    Σ⁻¹m is a sum over evidence: an observation of item j adds its pull p_j times x_j. So its share in m·x_i is
+    p_j · x_iᵀ Σ x_j, exactly. A policy with these methods can be asked for more of a category, shows what it believes
+    about a user's taste, and cites likes as reasons.
+    """
+
+    @property
+    def belief_arrays(self) -> tuple[str, str]:
+        """The names of the arrays of a state that hold Σ⁻¹ and Σ⁻¹m."""
+
+    @property
+    def belief_vectors(self) -> NDArray[np.float32]:
+        """The vectors of all items that θ is about, up to scale."""
+
+    def belief_in(self, state: State) -> Beliefs:
+        """Return the belief inside a state."""
+
+    def learned_at(self, items: Integers) -> Floats:
+        """Return the x_j of some items as evidence about them counts."""
+
+    def chosen_at(self, items: Integers) -> Floats:
+        """Return the x_i of some items as they are chosen by."""
+
+    def pulls(self, evidence: Evidence) -> Floats:
+        """Return the p of evidence (n_users, n)."""
+
+    def score_terms(self, beliefs: Factored, items: Integers, random: Streams) -> ScoreTerms:
+        """Return what the scores of items (k,) chosen for one user are made of."""
+
+
+def explainable(policy: Policy) -> ExplainablePolicy | None:
+    """Return the policy itself if it can say why, else None."""
+    return cast(ExplainablePolicy, policy) if hasattr(policy, "score_terms") else None
 
 
 def check_positive(name: str, value: float) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from slatewise import belief
 from slatewise.catalog import Catalog
 from slatewise.policies import State
-from slatewise.recommender.contributions import BELIEF_LAYOUTS, BeliefLayout
+from slatewise.policies.protocol import ExplainablePolicy, explainable
 from slatewise.recommender.learning import LoggedSlate, states_after
 from slatewise.recommender.profile import UserProfile, learn_everything
 from slatewise.recommender.served_catalog import ServedCatalog
@@ -25,13 +25,13 @@ MAX_LIKED = 20
 def user_view(served: ServedCatalog, profile: UserProfile, user: str, recent: Sequence[LoggedSlate]) -> UserView:
     """Describe a user from a profile and the latest slates that it has learned."""
     policy, learned = profile.policy, learn_everything(profile)
-    layout = BELIEF_LAYOUTS.get(type(policy.policy)) if served.catalog.n_categories else None
-    centers = None if layout is None else category_centers(served.catalog, layout.vectors(policy.policy))
+    known = explainable(policy.policy) if served.catalog.n_categories else None
+    centers = None if known is None else category_centers(served.catalog, known.belief_vectors)
     plane = None if centers is None else _plane(centers)
-    states = [None] * len(recent) if layout is None else states_after(profile.learned, policy, recent)
-    points = [_point(layout, policy.start, state, plane) for state in states]
+    states = [None] * len(recent) if known is None else states_after(profile.learned, policy, recent)
+    points = [_point(known, policy.start, state, plane) for state in states]
     (*shown, n_slates), (*liked, n_liked) = learned.counts.tolist()
-    lifts = _lifts(layout, policy.start, learned.state, centers)
+    lifts = _lifts(known, policy.start, learned.state, centers)
     categories = zip(served.catalog.category_names, lifts or [(None, None)] * len(shown), shown, liked, strict=True)
     return UserView(
         user=user,
@@ -57,11 +57,11 @@ def lifts(before: belief.Beliefs, now: belief.Beliefs, centers: Floats) -> tuple
     return (mean - first) / unit, np.sqrt(variance) / unit
 
 
-def _lifts(layout: BeliefLayout | None, start: State, state: State, centers: Floats | None) -> list[Point]:
+def _lifts(policy: ExplainablePolicy | None, start: State, state: State, centers: Floats | None) -> list[Point]:
     """Return lift and deviation of each category for one user."""
-    if layout is None or centers is None:
+    if policy is None or centers is None:
         return []
-    lift, deviation = lifts(layout.belief(start), layout.belief(state), centers)
+    lift, deviation = lifts(policy.belief_in(start), policy.belief_in(state), centers)
     return list(zip(lift[0].tolist(), deviation[0].tolist(), strict=True))
 
 
@@ -74,11 +74,11 @@ def _plane(centers: Floats) -> Floats:
     return np.asarray(axes * np.where(signs == 0.0, 1.0, signs)[:, None])
 
 
-def _point(layout: BeliefLayout | None, start: State, state: State | None, plane: Floats | None) -> Point:
+def _point(policy: ExplainablePolicy | None, start: State, state: State | None, plane: Floats | None) -> Point:
     """Return where the mean of a belief is, relative to where everyone starts."""
-    if layout is None or plane is None or state is None:
+    if policy is None or plane is None or state is None:
         return None, None
-    x, y = plane @ (belief.mean(layout.belief(state))[0] - belief.mean(layout.belief(start))[0])
+    x, y = plane @ (belief.mean(policy.belief_in(state))[0] - belief.mean(policy.belief_in(start))[0])
     return float(x), float(y)
 
 

@@ -1,6 +1,6 @@
 """Why each item is on a slate: what decided it, read off the belief that chose it.
 
-The score of an item before variety is the sum of three terms (`contributions.Terms`), and the reason is
+The score of an item before variety is the sum of three terms (`policies.protocol.ScoreTerms`), and the reason is
 - `pinned` or `boosted`, where a rule of the shop did it;
 - `learned`, if what is known about the user makes at least a tenth of the score, and no less than exploration does. It
   cites the like with the largest share in that term, among the latest likes that are kept at hand: each like at most
@@ -27,8 +27,8 @@ from slatewise.catalog import Catalog
 from slatewise.evidence import Evidence
 from slatewise.policies import Policy, Slates, State
 from slatewise.policies.baselines import EpsilonGreedy, Random
+from slatewise.policies.protocol import ExplainablePolicy, ScoreTerms, explainable
 from slatewise.randomness import Streams
-from slatewise.recommender.contributions import BELIEF_LAYOUTS, BeliefLayout, Terms, like_shares
 from slatewise.recommender.served_catalog import Integers, ServedCatalog
 from slatewise.recommender.types import (
     ASKED,
@@ -111,40 +111,43 @@ def distances_of(catalog: Catalog, numbers: Integers) -> tuple[list[float | None
 def reasons(served: ServedCatalog, numbers: Integers, choosing: Choosing) -> list[Reason]:
     """Return the reason for each of the chosen items, in their order; see the top of this module."""
     popular = _most_liked(served, numbers)
-    layout = BELIEF_LAYOUTS.get(type(choosing.policy))
-    if layout is None:
+    policy = explainable(choosing.policy)
+    if policy is None:
         usual = EXPLORING if isinstance(choosing.policy, RANDOM_POLICIES) else RANKED
         found: list[Reason] = [(POPULAR if is_popular else usual, None) for is_popular in popular.tolist()]
     else:
-        found = _by_belief(layout, numbers, choosing, popular)
+        found = _by_belief(policy, numbers, choosing, popular)
     if choosing.boosted or choosing.pinned:
         found = [_by_rule(number, choosing) or one for number, one in zip(numbers.tolist(), found, strict=True)]
     return found
 
 
-def _by_belief(layout: BeliefLayout, numbers: Integers, choosing: Choosing, popular: NDArray[np.bool_]) -> list[Reason]:
+def _by_belief(
+    policy: ExplainablePolicy, numbers: Integers, choosing: Choosing, popular: NDArray[np.bool_]
+) -> list[Reason]:
     """Return what decided by the belief of a policy, with what is cited."""
-    beliefs = belief.factor(layout.belief(choosing.state))
-    terms = layout.terms(choosing.policy, beliefs, numbers, choosing.random)
-    decided = _decided(terms, popular.tolist())
+    beliefs = belief.factor(policy.belief_in(choosing.state))
+    terms = policy.score_terms(beliefs, numbers, choosing.random)
+    score = terms.crowd + terms.learned + terms.explored
+    decided = _decided(terms, score, popular.tolist())
     found: list[Reason] = [(one, None) for one in decided]
     if LEARNED in decided and (choosing.likes.items.size or len(choosing.wishes)):
-        found = _with_sources(layout, beliefs, numbers, choosing, decided)
+        found = _with_sources(policy, beliefs, numbers, choosing, decided)
     if (LEARNED, None) not in found:
         return found
-    would_be_here = popular & (terms.score - terms.learned >= terms.score.min())
+    would_be_here = popular & (score - terms.learned >= score.min())
     pairs = zip(found, would_be_here.tolist(), strict=True)
     return [(POPULAR, None) if reason == (LEARNED, None) and is_here else reason for reason, is_here in pairs]
 
 
 def _with_sources(
-    layout: BeliefLayout, beliefs: belief.Factored, numbers: Integers, choosing: Choosing, decided: list[str]
+    policy: ExplainablePolicy, beliefs: belief.Factored, numbers: Integers, choosing: Choosing, decided: list[str]
 ) -> list[Reason]:
     """Return what decided about each item with what it cites; wishes are sources with numbers below −1."""
-    shares, sources = like_shares(layout, choosing.policy, beliefs, numbers, choosing.likes), choosing.likes.items[0]
+    shares, sources = like_shares(policy, beliefs, numbers, choosing.likes), choosing.likes.items[0]
     words: list[str] = []
     if choosing.directions is not None and len(choosing.wishes):
-        shown, wishes = layout.shown(choosing.policy, numbers), choosing.wishes
+        shown, wishes = policy.chosen_at(numbers), choosing.wishes
         words = wish_words(wishes, [*choosing.directions.names])
         shares = np.hstack([shares, choosing.directions.shares(beliefs, shown, wishes)])
         sources = np.concatenate([sources, [-2 - words.index(word) for word in words]])
@@ -155,27 +158,33 @@ def _with_sources(
     ]
 
 
+def like_shares(policy: ExplainablePolicy, beliefs: belief.Factored, items: Integers, likes: Evidence) -> Floats:
+    """Return the share p_j · x_iᵀ Σ x_j of each like (1, n) in m·x_i of each item (k,): (k, n) for one user."""
+    met = policy.learned_at(likes.items[0]) * policy.pulls(likes)[0][:, None]
+    return np.asarray(beliefs.times_covariance(policy.chosen_at(items)[None])[0] @ met.T)
+
+
 def _source(served: ServedCatalog, source: int | str | None) -> tuple[ItemId | None, str | None]:
     """Return the id and the title of what an item cites."""
     return served.label(source)[:2] if isinstance(source, int) else (source, source)
 
 
-def _decided(terms: Terms, popular: list[bool]) -> list[str]:
+def _decided(terms: ScoreTerms, score: Floats, popular: list[bool]) -> list[str]:
     """Return what decided about each item, by the terms of its score; from the last to the first."""
     found, best_later = [], -math.inf
-    columns = (terms.score, terms.learned, terms.explored)
+    columns = (score, terms.learned, terms.explored)
     rows = [*zip(*(column.tolist() for column in columns), popular, strict=True)]
-    for score, learned, explored, is_popular in reversed(rows):
-        least = LEAST_SHARE * abs(score)
+    for total, learned, explored, is_popular in reversed(rows):
+        least = LEAST_SHARE * abs(total)
         if learned > 0.0 and learned >= least and learned >= explored:
             found.append(LEARNED)
         elif explored > learned and explored >= least:
             found.append(EXPLORING)
-        elif best_later > score + ROUNDING:
+        elif best_later > total + ROUNDING:
             found.append(VARIETY)
         else:
             found.append(POPULAR if is_popular else RANKED)
-        best_later = max(best_later, score)
+        best_later = max(best_later, total)
     return found[::-1]
 
 

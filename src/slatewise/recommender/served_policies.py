@@ -13,7 +13,7 @@ from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.identifiers import PackedText
 from slatewise.plugins import PluginError
 from slatewise.policies import POLICIES, Policy, make_policy
-from slatewise.recommender.contributions import BELIEF_LAYOUTS
+from slatewise.policies.protocol import explainable
 from slatewise.recommender.rules import LearningRules
 from slatewise.recommender.types import PolicyShare, RequestError
 
@@ -98,7 +98,7 @@ def policy_options(policy: Policy) -> dict[str, Any]:
 def learned_categories(policy: Policy) -> str:
     """Return a short hash of the categories that a policy learns by, as they were trained; empty if there are none."""
     catalog = policy.catalog.trained
-    if type(policy) not in BELIEF_LAYOUTS or not catalog.n_categories:
+    if explainable(policy) is None or not catalog.n_categories:
         return ""
     categories = catalog.categories[: catalog.item_ids.n_sorted]
     return hashlib.sha256(str(categories.shape).encode() + np.packbits(categories).tobytes()).hexdigest()[:32]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from slatewise import belief
 from slatewise.catalog import Catalog
 from slatewise.policies import Policy, State
-from slatewise.recommender.contributions import BELIEF_LAYOUTS, BeliefLayout
+from slatewise.policies.protocol import explainable
 from slatewise.recommender.event_kinds import EventKind
 from slatewise.store.records import EventRecord
 
@@ -31,25 +31,28 @@ NO_WISHES: Floats = np.empty((0, WISH_COLUMNS))
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Where taste for each category of a policy's training lies: u (n_categories, dim) and u·m (n_categories,)."""
+    """Where taste for each category of a policy's training lies: u (n_categories, dim) and u·m (n_categories,).
+
+    arrays: those of a state that hold Σ⁻¹ and Σ⁻¹m.
+    """
 
     names: Mapping[str, int]
-    layout: BeliefLayout
+    arrays: tuple[str, str]
     units: Floats
     usual: Floats
 
     @classmethod
     def of(cls, policy: Policy) -> "Directions | None":
         """Return those of a policy, None if its belief is not Gaussian; what an item table says changes nothing."""
-        catalog, layout = policy.catalog.trained, BELIEF_LAYOUTS.get(type(policy))
-        if layout is None or not catalog.n_categories:
+        catalog, known = policy.catalog.trained, explainable(policy)
+        if known is None or not catalog.n_categories:
             return None
-        centers = category_centers(catalog, layout.vectors(policy)[: catalog.n_items])
-        mean, variance = belief.logit_moments(layout.belief(policy.start(1)), centers[None])
+        centers = category_centers(catalog, known.belief_vectors[: catalog.n_items])
+        mean, variance = belief.logit_moments(known.belief_in(known.start(1)), centers[None])
         spread = np.sqrt(variance[0])
         scale = np.where(variance[0] > SMALLEST_SPREAD, 1.0 / np.maximum(spread, SMALLEST_SPREAD), 0.0)
         names = {name: number for number, name in enumerate(catalog.category_names)}
-        return cls(names, layout, centers * scale[:, None], mean[0] * scale)
+        return cls(names, known.belief_arrays, centers * scale[:, None], mean[0] * scale)
 
     def pulls(self, wishes: Floats) -> Floats:
         """Return the factors w (z + u·m) of wishes (n, 4): category, value from 0 to 1, weight, and when."""
@@ -61,9 +64,10 @@ class Directions:
 
     def add(self, state: State, wishes: Floats) -> State:
         """Add what wishes (n, 4) say to the state of one user."""
-        layout, (at, weight, pulls) = self.layout, (self.at(wishes), wishes[:, 2], self.pulls(wishes))
-        learned = belief.add_evidence(layout.belief(state), at[None], weight[None], pulls[None])
-        return {**state, layout.precision: learned.precision, layout.shift: learned.shift}
+        precision, shift = self.arrays
+        before = belief.Beliefs(state[precision], state[shift])
+        learned = belief.add_evidence(before, self.at(wishes)[None], wishes[None, :, 2], self.pulls(wishes)[None])
+        return {**state, precision: learned.precision, shift: learned.shift}
 
     def shares(self, beliefs: belief.Factored, shown: Floats, wishes: Floats) -> Floats:
         """Return the share of each wish (n, 4) in m·x of items with vectors (k, dim), as `like_shares`: (k, n)."""

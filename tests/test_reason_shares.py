@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from slatewise import belief
 from slatewise.evidence import Evidence
 from slatewise.policies import make_policy
-from slatewise.recommender.contributions import BELIEF_LAYOUTS, like_shares
+from slatewise.recommender.reasons import like_shares
 from tests.support.recommending import make_catalog
 
 CATALOG = make_catalog(40)
@@ -43,9 +43,9 @@ def evidence_from(seed: int) -> Evidence:
 
 def parts(policy: Any, evidence: Evidence, pull: Pull) -> tuple[NDArray[np.float64], NDArray[np.float64], Any]:
     """What the start and each observation add to m·x of the chosen items: (k,), (k, n), and the belief now."""
-    layout, start = BELIEF_LAYOUTS[type(policy)], policy.start(1)
+    start, (precision, shift) = policy.start(1), policy.belief_arrays
     now = policy.update(start, evidence)
-    covariance = np.linalg.inv(now[layout.precision][0])
+    covariance = np.linalg.inv(now[precision][0])
     scale = policy.length if hasattr(policy, "length") else policy.vector_length
     vectors = CATALOG.vectors.astype(float) * scale
     pulls = [
@@ -58,45 +58,45 @@ def parts(policy: Any, evidence: Evidence, pull: Pull) -> tuple[NDArray[np.float
         ]
         for chosen in CHOSEN
     ]
-    first = [float(vectors[chosen] @ covariance @ start[layout.shift][0]) for chosen in CHOSEN]
-    return np.array(first), np.array(rows), layout.belief(now)
+    first = [float(vectors[chosen] @ covariance @ start[shift][0]) for chosen in CHOSEN]
+    return np.array(first), np.array(rows), policy.belief_in(now)
 
 
 @pytest.mark.parametrize("name", PULLS)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_shares_are_those_of_the_textbook_and_add_up_to_the_mean(name: str, seed: int) -> None:
+    policy: Any
     policy, evidence = make_policy(name, CATALOG), evidence_from(seed)
-    layout = BELIEF_LAYOUTS[type(policy)]
     first, shares, now = parts(policy, evidence, PULLS[name])
-    found = like_shares(layout, policy, belief.factor(now), CHOSEN, evidence)
+    found = like_shares(policy, belief.factor(now), CHOSEN, evidence)
     np.testing.assert_allclose(found, shares, rtol=1e-6, atol=1e-9)
-    mean = layout.shown(policy, CHOSEN) @ belief.mean(now)[0]
+    mean = policy.chosen_at(CHOSEN) @ belief.mean(now)[0]
     np.testing.assert_allclose(first + found.sum(axis=1), mean, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", PULLS)
 def test_without_one_observation_the_shares_do_not_add_up(name: str) -> None:
     """Negative control: what is left out is missing from the mean."""
+    policy: Any
     policy, evidence = make_policy(name, CATALOG), evidence_from(0)
-    layout = BELIEF_LAYOUTS[type(policy)]
     first, _, now = parts(policy, evidence, PULLS[name])
     liked = int(np.argmax(evidence.value[0]))
     weight = evidence.weight.copy()
     weight[0, liked] = 0.0
-    found = like_shares(layout, policy, belief.factor(now), CHOSEN, replace(evidence, weight=weight))
-    mean = layout.shown(policy, CHOSEN) @ belief.mean(now)[0]
+    found = like_shares(policy, belief.factor(now), CHOSEN, replace(evidence, weight=weight))
+    mean = policy.chosen_at(CHOSEN) @ belief.mean(now)[0]
     assert np.abs(first + found.sum(axis=1) - mean).max() > 1e-3
 
 
 @pytest.mark.parametrize("name", PULLS)
 def test_a_share_is_what_the_mean_loses_without_that_pull(name: str) -> None:
     """The definition: take one pull out of Σ⁻¹m and leave Σ as it is."""
+    policy: Any
     policy, evidence = make_policy(name, CATALOG), evidence_from(1)
-    layout = BELIEF_LAYOUTS[type(policy)]
     _, shares, now = parts(policy, evidence, PULLS[name])
-    shown = layout.shown(policy, CHOSEN)
+    shown = policy.chosen_at(CHOSEN)
     for place, item in enumerate(evidence.items[0]):
         pull = PULLS[name](evidence.value[0, place], evidence.weight[0, place], evidence.examined[0, place])
-        without = belief.Beliefs(now.precision, now.shift - pull * layout.met(policy, np.array([item])))
+        without = belief.Beliefs(now.precision, now.shift - pull * policy.learned_at(np.array([item])))
         lost = shown @ (belief.mean(now)[0] - belief.mean(without)[0])
         np.testing.assert_allclose(shares[:, place], lost, rtol=1e-6, atol=1e-9)
