@@ -14,6 +14,7 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 
+from slatewise import belief
 from slatewise.catalog import Catalog, taste
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import Dataset
@@ -24,9 +25,11 @@ from slatewise.lab.metrics import per_split, per_user
 from slatewise.lab.simulate import Session, simulate
 from slatewise.lab.tuning import VALIDATION_SHARE
 from slatewise.policies.calibrated import Calibrated
-from slatewise.policies.protocol import Booleans, Floats, Policy
+from slatewise.policies.protocol import Booleans, Floats, Policy, Slates, State
+from slatewise.randomness import Streams
 from slatewise.report.document import csv_text, markdown_table
-from slatewise.slates import Available, Choice, dpp_greedy
+from slatewise.slates import Available, Choice, choose, dpp_greedy
+from slatewise.slates.scores import table
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +65,36 @@ class Volume(Calibrated):
         vectors, sets = (table.astype(np.float64) for table in (self.catalog.taste_vectors, self.catalog.categories))
         return np.hstack((_unit(vectors), self.beta * _unit(sets)))
 
-    def _choose(self, theta: Floats, available: Booleans | Available, k: int, is_first: Booleans) -> Choice:
-        probability = theta @ self.catalog.taste_vectors.astype(np.float64).T + self.rates
-        alpha = np.where(is_first, 100.0, self.alpha)[:, None]
+    def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
+        """Choose greedily by the determinant."""
+        del random
+        probability = belief.mean(self.belief_in(state)) @ self.vectors.astype(np.float64).T + self.rates
+        alpha = np.where(state["rounds"] == 0, 100.0, self.alpha)[:, None]
         quality = 2.0 * alpha * np.log(np.clip(probability, 1e-6, 1.0))
-        return dpp_greedy(quality, self.kernel_vectors, available, k)
+        return _slates(dpp_greedy(quality, self.kernel_vectors, available, k))
+
+
+@dataclass(frozen=True, eq=False)
+class Optimistic(Calibrated):
+    """In rounds 2 to 4, probabilities are taken for some standard deviations more than they are expected to be."""
+
+    optimism: float = 0.2
+
+    def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
+        """Choose by the upper bounds."""
+        del random
+        beliefs, tastes = belief.factor(self.belief_in(state)), self.vectors.astype(np.float64)
+        is_early = (state["rounds"] >= 1) & (state["rounds"] <= 3)
+        bounds = beliefs.mean @ tastes.T + self.rates
+        for user in np.flatnonzero(is_early):
+            covariance = np.linalg.inv(state["precision"][user])
+            bounds[user] += self.optimism * np.sqrt(np.maximum(((tastes @ covariance) * tastes).sum(axis=1), 0.0))
+        return _slates(choose(table(bounds), self._rule(state), available, k))
+
+
+def _slates(choice: Choice) -> Slates:
+    unknown = np.full(choice.items.shape, np.nan)
+    return Slates(choice.items, unknown, unknown, choice.variety)
 
 
 def _unit(vectors: Floats) -> Floats:
@@ -107,6 +135,9 @@ VARIANTS: dict[str, Callable[[Catalog, Dataset], Policy]] = {
     "varied first slate": lambda catalog, _people: VariedFirstSlate(catalog),
     "volume instead of overlap": lambda catalog, _people: Volume(catalog),
     "volume instead of overlap, α = 2": lambda catalog, _people: Volume(catalog, alpha=2.0),
+    "optimism of 0.1 deviations in rounds 2 to 4": lambda catalog, _people: Optimistic(catalog, optimism=0.1),
+    "optimism of 0.2 deviations in rounds 2 to 4": lambda catalog, _people: Optimistic(catalog, optimism=0.2),
+    "optimism of 0.4 deviations in rounds 2 to 4": lambda catalog, _people: Optimistic(catalog, optimism=0.4),
     "sampling, temperature 0.25": lambda catalog, _people: Calibrated(catalog, temperature=0.25),
     "sampling, temperature 1": lambda catalog, _people: Calibrated(catalog, temperature=1.0),
 }
