@@ -126,6 +126,7 @@ FIGURES: dict[str, Figure] = {
     "index_p50_ms": Figure(
         "trained", "the same of 10,000,000 like those of ML-1M, median of 20 people, ms", at_most(10)
     ),
+    "index_threads2_p50_ms": Figure("trained", "the same by two threads, ms", at_most(10)),
     "index_same_share": Figure("trained", "share of slates equal to those without the int8 copy", at_least(0.95)),
     "workers_share_vectors": Figure(
         "workers", "memory of 4 workers with 1,000,000 items, over that of one: 1 if all is shared, 4 if nothing"
