@@ -166,7 +166,7 @@ class UserReplay:
             logged = np.array(choice["propensities"])
             shown = self.situation(logged_slate, shower, as_logged(shower, choice, rates))
             if shown.softmax is not None:
-                drawn = shown.softmax.marginals(shown.available, numbers, shown.starts)[0]
+                drawn = shown.softmax.judge(shown.available, numbers[None], shown.starts[None]).marginal[0]
                 logged_marginal = with_shown(drawn, logged)
         try:
             judged = self.situation(logged_slate, self.target, self.target.with_rates(*rates))
@@ -192,10 +192,8 @@ def target_terms(situation: Situation, shown: Integers, predicted: Floats) -> tu
     """Return propensities, marginals, expected and direct predictions (k,) of a target policy; see `LoggedSlates`."""
     softmax, available = situation.softmax, situation.available
     if softmax is not None:
-        conditional = softmax.propensities(available, shown[None])[0]
-        expected = softmax.expectations(available, shown[None], predicted[None])[0]
-        marginal, direct = softmax.marginals(available, shown, situation.starts, predicted)
-        return conditional, marginal, expected, direct
+        judged = softmax.judge(available, shown[None], situation.starts[None], predicted[None])
+        return judged.propensity[0], judged.marginal[0], judged.expected[0], judged.own_expected[0]
     chosen = situation.policy.select(situation.state, available, len(shown), situation.random).items[0]
     if not (chosen >= 0).any():
         return None
