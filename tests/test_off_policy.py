@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from slatewise.catalog import Catalog
+from slatewise.evaluation import verdict
 from slatewise.evaluation.logged_slates import CASCADE, DIRECT, INTERACTION, STANDARD, LoggedSlates
+from slatewise.evaluation.verdict import Evaluation
 from slatewise.policies import make_policy
 from slatewise.randomness import Streams, user_keys
 from slatewise.recommender import Event, Pin, PolicyShare, Recommender, RequestError, SlateRules, off_policy
@@ -90,10 +92,13 @@ def test_slates_worked_out_together_or_one_by_one_give_the_same(
     name: str, options: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Users with more slates and fewer, of two lengths, rates that change, a diversity, events and late feedback."""
-    logs, judge = list[LoggedSlates](), off_policy.judge
-    monkeypatch.setattr(
-        off_policy, "judge", lambda name, log, *others: (logs.append(log), judge(name, log, *others))[1]
-    )
+    logs = list[LoggedSlates]()
+
+    def judge(policy: str, log: LoggedSlates, *others: Any) -> Evaluation:
+        logs.append(log)
+        return verdict.judge(policy, log, *others)
+
+    monkeypatch.setattr(off_policy, "judge", judge)
     with Recommender(CATALOG, DRAWN, clock=Clock()) as recommender:
         serve_eventfully(recommender, np.random.default_rng(6))
         recommender.evaluate(name, options)

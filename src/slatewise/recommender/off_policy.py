@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from slatewise.belief.rates import Rates
 from slatewise.evaluation.logged_slates import LoggedSlates
 from slatewise.evaluation.verdict import Evaluation, judge
+from slatewise.policies import Available, State
 from slatewise.randomness import Streams
 from slatewise.recommender.loading import LogTail
 from slatewise.recommender.off_policy_batch import LoggedCase, Situation, logged_slates
@@ -179,8 +180,8 @@ class UserReplay:
     target: ServedPolicy
     then: PoliciesThen
     log: LogTail
-    profiles: dict[str, UserProfile] = field(default_factory=dict)
-    """By the key of beliefs: policies that learn alike share them."""
+    known: dict[str, tuple[UserProfile, State, Available]] = field(default_factory=dict)
+    """At the latest slate, by the key of beliefs: policies that learn alike share them."""
 
     def case(
         self, logged_slate: tuple[SlateRecord, Choice], shower: ServedPolicy, rates: tuple[Rates, int], got: Floats
@@ -214,13 +215,14 @@ class UserReplay:
     ) -> Situation:
         """Return the situation at a slate, of a policy as it learns and as it chose, with the rates of that time."""
         slate, choice = logged_slate
-        known = self.profiles.get(learning.key)
-        if known is None or known.n_slates != slate.number:
-            known = profile_before(self.served, learning, self.log, slate, known)
-            self.profiles[learning.key] = known
-        request = replace(logged_request(slate.user, choice), diversity=None)  # the policy has it
-        learned = learn_everything(known)
-        _, state, available, _ = situation(self.served, learning, learned, request, choice["at"])
+        known = self.known.get(learning.key)
+        if known is None or known[0].n_slates != slate.number:
+            profile = profile_before(self.served, learning, self.log, slate, None if known is None else known[0])
+            request = replace(logged_request(slate.user, choice), diversity=None)  # the policy has it
+            learned = learn_everything(profile)
+            _, state, available, _ = situation(self.served, learning, learned, request, choice["at"])
+            self.known[learning.key] = known = (profile, state, available)
+        _, state, available = known
         return Situation(choosing.policy, {name: state[name] for name in choosing.start}, available)
 
 
