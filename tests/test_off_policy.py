@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from slatewise.catalog import Catalog
-from slatewise.evaluation.logged_slates import CASCADE, DIRECT, INTERACTION, STANDARD
+from slatewise.evaluation import verdict
+from slatewise.evaluation.logged_slates import CASCADE, DIRECT, INTERACTION, STANDARD, LoggedSlates
+from slatewise.evaluation.verdict import Evaluation
 from slatewise.policies import make_policy
 from slatewise.randomness import Streams, user_keys
-from slatewise.recommender import Pin, PolicyShare, Recommender, RequestError, SlateRules
-from slatewise.recommender.off_policy import DRAWS, with_shown
+from slatewise.recommender import Event, Pin, PolicyShare, Recommender, RequestError, SlateRules, off_policy
+from slatewise.recommender.off_policy_batch import DRAWS, with_shown
 from tests.support.recommending import Clock, make_catalog
 
 RATES = np.random.default_rng(4).uniform(0.1, 0.5, 12)
@@ -80,6 +82,44 @@ def test_the_policy_of_the_log_gets_what_it_got(recommender: Recommender) -> Non
         assert found.estimates[estimator].effective_slates == pytest.approx(800)
     assert found.difference.value == pytest.approx(0.0, abs=0.02)
     assert "may get more or less" in found.in_words()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("dc2b-calibrated", {"explore_slates": 0.3, "diversity": 0.8}), ("popular", {}), ("random", {}), ("dc2b", {})],
+)
+def test_slates_worked_out_together_or_one_by_one_give_the_same(
+    name: str, options: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users with more slates and fewer, of two lengths, rates that change, a diversity, events and late feedback."""
+    logs = list[LoggedSlates]()
+
+    def judge(policy: str, log: LoggedSlates, *others: Any) -> Evaluation:
+        logs.append(log)
+        return verdict.judge(policy, log, *others)
+
+    monkeypatch.setattr(off_policy, "judge", judge)
+    with Recommender(CATALOG, DRAWN, clock=Clock()) as recommender:
+        serve_eventfully(recommender, np.random.default_rng(6))
+        recommender.evaluate(name, options)
+        monkeypatch.setattr(off_policy, "MOST", 1)
+        recommender.evaluate(name, options)
+    assert len(logs[0].users) == 24
+    for one, other in zip(*(vars(log).values() for log in logs), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
+
+
+def serve_eventfully(recommender: Recommender, draw: np.random.Generator) -> None:
+    shown = []
+    for step in range(24):
+        user = f"user {draw.integers(6)}"
+        slate = recommender.recommend(user, 2 + step % 2, diversity=0.9 if step % 5 == 0 else None)
+        recommender.feedback(slate.slate_id, [item.id for item in slate.items if draw.random() < 0.4], final=True)
+        shown.append(slate)
+        if step % 6 == 5:
+            recommender.learn_rates()
+            recommender.record_events([Event(f"user {step % 4}", 103, "purchase")])
+            recommender.feedback(shown[-5].slate_id, [shown[-5].items[-1].id])
 
 
 def test_a_shown_item_that_no_other_draw_has_there_can_be_judged() -> None:

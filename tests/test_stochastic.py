@@ -1,6 +1,7 @@
 """The stochastic greedy: propensities by formula are frequencies, and the log has them and chooses again."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from scipy import stats
 from slatewise.policies import make_policy
 from slatewise.randomness import Streams
 from slatewise.recommender import AtMost, Pin, PolicyShare, Recommender, SlateRules
-from slatewise.slates import Available, overlap_greedy, pack_sets, rules, table
+from slatewise.slates import Available, judged, overlap_greedy, pack_sets, rules, table
 from slatewise.slates.stochastic import SoftmaxGreedy
 from tests.support import naive
 from tests.support.recommending import Clock, ids, make_catalog
@@ -37,8 +38,13 @@ def expected(temperature: float = TEMPERATURE) -> NDArray[np.float64]:
     return np.array(one_by_one)
 
 
+def propensities(softmax: SoftmaxGreedy, available: Any, slates: NDArray[np.int64]) -> NDArray[np.float64]:
+    nothing_drawn = np.empty((len(slates), 0), dtype=np.uint64)
+    return softmax.judge(available, slates, nothing_drawn).propensity
+
+
 def test_propensities_are_the_formula() -> None:
-    found = sampler().propensities(np.ones((1, 6), dtype=bool), np.array(SLATES))
+    found = propensities(sampler(), np.ones((1, 6), dtype=bool), np.array(SLATES))
     np.testing.assert_allclose(found, expected(), rtol=1e-12)
     assert found.prod(axis=1).sum() == pytest.approx(1.0)
 
@@ -60,17 +66,60 @@ def test_marginals_and_expectations_are_sums_over_slates() -> None:
     everything, by_slate = np.ones((1, 6), dtype=bool), expected().prod(axis=1)
     slate, values = np.array([2, 3, 4]), np.arange(6.0)[None]
     starts = Streams(1, np.arange(40_000, dtype=np.uint64), 0).starts
-    found, drawn = sampler().marginals(everything, slate, starts, values[0])
+    of_slate = sampler().judge(everything, slate[None], starts[None], values)
+    found, drawn, mean = of_slate.marginal[0], of_slate.own_expected[0], of_slate.expected[0]
     exact = [sum(p for s, p in zip(SLATES, by_slate, strict=True) if s[at] == item) for at, item in enumerate(slate)]
     np.testing.assert_allclose(found, exact, rtol=0.01)
     assert found[0] == pytest.approx(exact[0], rel=1e-12)
     by_place = [sum(p * s[at] for s, p in zip(SLATES, by_slate, strict=True)) for at in range(K)]
     np.testing.assert_allclose(drawn, by_place, rtol=0.01)
-    mean = sampler().expectations(everything, slate[None], values)[0]
     for place in range(K):
         left = [item for item in range(6) if item not in slate[:place]]
         ways = [naive.softmax_propensities(SCORES[0], SIMILARITIES, WEIGHT, 0.1, [*slate[:place], i]) for i in left]
         assert mean[place] == pytest.approx(sum(item * way[-1] for item, way in zip(left, ways, strict=True)))
+
+
+@pytest.mark.parametrize("temperature", [0.1, 2e-4])
+@pytest.mark.parametrize("entries", [judged.TABLE, 0])
+def test_groups_of_categories_say_what_items_one_by_one_do(
+    temperature: float, entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups of more than one kind and of more than 64 items, some without categories, users of different weights.
+
+    At the lower temperature, shares of what is left vanish beside those of what was chosen.
+    """
+    monkeypatch.setattr(judged, "TABLE", entries)
+    draw, n, k, n_rows = np.random.default_rng(8), 150, 6, 5
+    categories = np.eye(4, dtype=bool)[draw.choice(4, n, p=[0.6, 0.2, 0.1, 0.1])][:, :3]
+    vectors, scores, values = draw.normal(size=(n, 3)), draw.random((n_rows, n)), draw.random((n_rows, n))
+    weights, available = np.array([0.0, 0.3, 0.05, 0.3, 0.0]), draw.random((n_rows, n)) < 0.8
+    softmax = SoftmaxGreedy(scores, rules.overlap(pack_sets(categories), weights, vectors), temperature)
+    similar = np.array([[naive.similarity(categories, vectors, i, j) or 0.0 for j in range(n)] for i in range(n)])
+    slates = softmax.draw(available, k, Streams(3, np.arange(n_rows, dtype=np.uint64), 0).starts).items
+    found = softmax.judge(available, slates, np.empty((n_rows, 0), dtype=np.uint64), values)
+    for row, slate in enumerate(slates):
+        for place in range(k):
+            left = np.flatnonzero(available[row] & ~np.isin(np.arange(n), slate[:place]))
+            gains = scores[row, left] - weights[row] * similar[np.ix_(left, slate[:place])].sum(axis=1)
+            shares = np.exp((gains - gains.max()) / temperature) / np.exp((gains - gains.max()) / temperature).sum()
+            assert found.propensity[row, place] == pytest.approx(shares[left == slate[place]][0], rel=1e-9)
+            assert found.expected[row, place] == pytest.approx(shares @ values[row, left], rel=1e-9)
+
+
+def test_a_batch_is_judged_as_its_rows_are_one_by_one() -> None:
+    policy, keys = make_policy("dc2b-calibrated", make_catalog(40), explore_slates=0.1), np.arange(5, dtype=np.uint64)
+    random, available = Streams(0, keys, 2), np.random.default_rng(0).random((5, 40)) < 0.7
+    state = {**policy.start(5), "rounds": np.array([0, 1, 0, 2, 1])}
+    slates = policy.select(state, available, 4, random).items
+    starts = np.random.default_rng(1).integers(2**63, size=(5, 8), dtype=np.uint64)
+    together = policy.softmax(state, random).judge(available, slates, starts, policy.probabilities(state))  # type: ignore[attr-defined]
+    for row in range(5):
+        rows = slice(row, row + 1)
+        alone = {name: array[rows] for name, array in state.items()}
+        softmax, values = policy.softmax(alone, Streams(0, keys[rows], 2)), policy.probabilities(alone)  # type: ignore[attr-defined]
+        again = softmax.judge(available[rows], slates[rows], starts[rows], values)
+        for one, other in zip(together, again, strict=True):
+            np.testing.assert_allclose(one[rows], other, rtol=1e-12)
 
 
 def test_without_heat_it_is_the_greedy_choice_and_leaving_out_others_changes_nothing() -> None:
@@ -88,7 +137,7 @@ def test_without_heat_it_is_the_greedy_choice_and_leaving_out_others_changes_not
 
 def test_what_is_not_available_has_no_propensity_and_short_slates_end() -> None:
     only = Available.of(6, candidates=[1, 4])
-    assert sampler().propensities(only, np.array([[0, 1, 2]]))[0, [0, 2]].tolist() == [0.0, 0.0]
+    assert propensities(sampler(), only, np.array([[0, 1, 2]]))[0, [0, 2]].tolist() == [0.0, 0.0]
     drawn = sampler().draw(only, K, NOBODY)
     assert sorted(drawn.items[0].tolist()) == [-1, 1, 4]
     assert drawn.propensity[0].tolist()[1:] == [1.0, 0.0]
@@ -109,7 +158,7 @@ def test_policies_say_how_probable_their_slates_were(name: str) -> None:
     slates = policy.select(state, available, 4, Streams(0, keys, 2))
     assert slates.propensity is not None
     softmax = policy.softmax(state, Streams(0, keys, 2))  # type: ignore[attr-defined]
-    np.testing.assert_allclose(softmax.propensities(available, slates.items), slates.propensity, rtol=1e-12)
+    np.testing.assert_allclose(propensities(softmax, available, slates.items), slates.propensity, rtol=1e-12)
     for user in range(5):
         alone = {key: value[user : user + 1] for key, value in state.items()}
         seen = Available.of(40, excluded=np.flatnonzero(~available[user]))

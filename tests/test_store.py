@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from slatewise.store import Store, StoreError, StoreUnavailableError, open_store
+from slatewise.store.memory import LOG, MemoryStore
 from slatewise.store.protocol import (
     CLOSED,
     START,
@@ -66,6 +67,22 @@ def test_rows_come_back_as_they_went(store: Store, user: str) -> None:
     assert store.read(lambda t: t.slate(slate(user, 1).slate_id)) == slate(user, 1)
     assert store.read(lambda t: t.feedback_on(slate(user, 1))) == [answer(user, 1)]
     assert set(store.users()) == {user, "someone else"}
+
+
+def test_in_memory_the_log_of_a_user_is_read_without_looking_at_others() -> None:
+    class Unscanned(dict[Any, Any]):
+        def _refuse(self) -> Any:
+            raise AssertionError("the rows of all users were looked at")
+
+        __iter__ = items = keys = values = _refuse
+
+    store = MemoryStore()
+    fill(store, ["ann", "ben"])
+    before = everything(store, "ann")
+    for name in (*LOG, "choices"):
+        setattr(store.tables, name, Unscanned(getattr(store.tables, name)))
+    assert everything(store, "ann") == before
+    assert store.read(lambda t: t.feedback_on(slate("ann", 1))) == [answer("ann", 1)]
 
 
 def test_numbers_come_back_to_the_last_bit(store: Store) -> None:

@@ -19,6 +19,9 @@ DIRECT, STANDARD, INDEPENDENT, INTERACTION, CASCADE, PSEUDO_INVERSE = (
     "pseudo-inverse",
 )
 
+ONES = {"logged", "target", "logged_marginal", "target_marginal"}
+"""What is 1 at a place without an item; everything else is 0 there."""
+
 
 class SlateTerms(NamedTuple):
     """What is known about one logged slate, each (k,); see `LoggedSlates`."""
@@ -56,12 +59,21 @@ class LoggedSlates:
     def of(cls, users: Sequence[int], slates: Sequence[SlateTerms]) -> "LoggedSlates":
         """Lay out slates of any length as rows; a place without an item has reward 0 and propensities of 1."""
         k = max(len(slate.rewards) for slate in slates)
-        ones = {"logged", "target", "logged_marginal", "target_marginal"}
-        tables = {name: np.full((len(slates), k), float(name in ones)) for name in SlateTerms._fields}
+        tables = {name: np.full((len(slates), k), float(name in ONES)) for name in SlateTerms._fields}
         for row, slate in enumerate(slates):
             for name, values in zip(SlateTerms._fields, slate, strict=True):
                 tables[name][row, : len(values)] = values
         return cls(np.array(users, dtype=np.int64), **tables)
+
+    @classmethod
+    def joined(cls, parts: Sequence["LoggedSlates"]) -> "LoggedSlates":
+        """Return the slates of several parts, one after the other."""
+        k = max(part.rewards.shape[1] for part in parts)
+        tables = {
+            name: np.concatenate([_widened(getattr(part, name), k, float(name in ONES)) for part in parts])
+            for name in SlateTerms._fields
+        }
+        return cls(np.concatenate([part.users for part in parts]), **tables)
 
     def with_fitted_model(self) -> "LoggedSlates":
         """Return the same with predictions scaled, for each place, to the rewards that were seen there."""
@@ -94,3 +106,8 @@ class LoggedSlates:
         """Return how much more reward per slate the target gets than what was shown, by the doubly robust estimator."""
         down_to = np.asarray(np.cumprod(ratios(self.target, self.logged), axis=1), dtype=np.float64)
         return estimate(self.doubly_robust() - self.rewards.sum(axis=1), self.users, down_to)
+
+
+def _widened(table: Floats, k: int, value: float) -> Floats:
+    """Return a table with places added that hold a value."""
+    return np.pad(table, ((0, 0), (0, k - table.shape[1])), constant_values=value)

@@ -7,17 +7,19 @@ the direct method of policies that draw are means over drawn slates.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.belief.rates import Rates
-from slatewise.evaluation.logged_slates import LoggedSlates, SlateTerms
+from slatewise.evaluation.logged_slates import LoggedSlates
 from slatewise.evaluation.verdict import Evaluation, judge
-from slatewise.policies import Available, Policy, State
+from slatewise.policies import Available, State
 from slatewise.randomness import Streams
 from slatewise.recommender.loading import LogTail
+from slatewise.recommender.off_policy_batch import LoggedCase, Situation, logged_slates
 from slatewise.recommender.profile import UserProfile, learn_everything
 from slatewise.recommender.rate_publications import RatesHistory
 from slatewise.recommender.recommend import SlateRequest, situation
@@ -30,62 +32,83 @@ from slatewise.recommender.replay import (
     profile_before,
     rates_for,
 )
-from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
+from slatewise.recommender.served_catalog import ServedCatalog, ServedPolicy
+from slatewise.recommender.shadow import does_not_learn, learn_alike
 from slatewise.recommender.slate_rules import SlateRules
 from slatewise.recommender.types import RequestError
-from slatewise.slates.stochastic import SoftmaxGreedy
 from slatewise.store.protocol import Store, Transaction
 from slatewise.store.records import CLOSED, Choice, SlateRecord
 
 Floats = NDArray[np.float64]
 
-DRAWS = 16
-"""Slates that are drawn for each logged slate, where a marginal or an expectation needs them."""
-DRAW_SALT = 0xE7A1
 MODEL = "dc2b-calibrated"
 """The policy whose probabilities are the model of rewards."""
 RULES = "its slate had rules other than filters"
 NOT_LOGGED = "it was drawn without propensities in the log"
 EMPTY = "the policy has nothing to show in its place"
+TOGETHER, MOST = 1 << 20, 1 << 10
+"""Slates times items, and slates, that are worked out together at most: memory does not grow with the log."""
+KEPT = 64
+"""Policies with the rates of some time that are kept for the next slates."""
 
 
 def evaluate_policy(
     store: Store, served: ServedCatalog, target: ServedPolicy, on_user: Callable[[], None] | None = None
 ) -> Evaluation:
-    """Judge a policy by the log of a store, user by user."""
+    """Judge a policy by the log of a store; users are read one by one, slates are worked out many at a time."""
     reader = OffPolicyReader(served, target)
     for number, user in enumerate(store.users()):
         store.read(lambda transaction, user=user, number=number: reader.read_user(transaction, user, number))  # type: ignore[misc]
         if on_user is not None:
             on_user()
-    if not reader.slates:
+    reader.work_out()
+    if not reader.parts:
         reasons = "; ".join(f"{n:,} slates: {reason}" for reason, n in reader.skipped.items())
         raise RequestError(f"no slate of this log can be judged ({reasons or 'no slate has been closed yet'})")
-    log = LoggedSlates.of(reader.users, reader.slates)
-    return judge(target.name, log, reader.n_drawn / len(reader.slates), reader.skipped)
+    log = LoggedSlates.joined(reader.parts)
+    return judge(target.name, log, reader.n_drawn / len(log.users), reader.skipped)
 
 
-@dataclass(frozen=True, eq=False)
-class Situation:
-    """What a policy knows and may choose from at the time of a logged slate."""
+class PoliciesThen:
+    """Policies with the rates and the options of the time of a slate; those used last are kept."""
 
-    policy: Policy
-    state: State
-    available: Available
-    random: Streams
+    def __init__(self, served: ServedCatalog) -> None:
+        self._served = served
+        self._rates: dict[int, tuple[Rates, int] | None] = {}
+        self._policies: dict[tuple[object, ...], ServedPolicy] = {}
 
-    @property
-    def softmax(self) -> SoftmaxGreedy | None:
-        """How the policy draws, None if it does not."""
-        draw = getattr(self.policy, "softmax", None)
-        drawing: SoftmaxGreedy | None = None if draw is None else draw(self.state, self.random)
-        return drawing
+    def rates(self, history: RatesHistory, choice: Choice) -> tuple[Rates, int] | None:
+        """Return the rates that were in force for a slate, and their version; None if they are not kept."""
+        version = (choice["exploration"] or {"rates": 0})["rates"]
+        if version not in self._rates:
+            _make_room(self._rates)
+            self._rates[version] = rates_for(history, self._served, choice)
+        return self._rates[version]
 
-    @property
-    def starts(self) -> NDArray[np.uint64]:
-        """Streams for the slates that are drawn to take means."""
-        seed = (self.random.seed ^ DRAW_SALT) + int(self.random.users[0]) % 2**32
-        return Streams(seed, np.arange(DRAWS, dtype=np.uint64), self.random.step).starts
+    def policy(self, policy: ServedPolicy, rates: tuple[Rates, int], choice: Choice) -> ServedPolicy:
+        """Return a policy as it chooses by rates, and at the diversity that was asked for."""
+        diversity = choice["request"].get("diversity")
+        return self._kept((policy, rates[1], diversity), lambda: policy.with_rates(*rates), diversity)
+
+    def shower(self, policy: ServedPolicy, rates: tuple[Rates, int], choice: Choice) -> ServedPolicy:
+        """Return the same, by the options that were in force as well."""
+        diversity, logged = choice["request"].get("diversity"), choice["exploration"] or {}
+        options = [logged.get(name, 0.0) for name in getattr(policy.policy, "choosing_options", ())]
+        key = (policy, rates[1], diversity, *options)
+        return self._kept(key, lambda: as_logged(policy, choice, rates), diversity)
+
+    def _kept(self, key: tuple[object, ...], make: Callable[[], ServedPolicy], diversity: float | None) -> ServedPolicy:
+        if key not in self._policies:
+            _make_room(self._policies)
+            made = make()
+            self._policies[key] = replace(made, policy=made.with_diversity(diversity))
+        return self._policies[key]
+
+
+def _make_room(kept: dict[Any, Any]) -> None:
+    """Drop what was kept first, if there is no room for more."""
+    if len(kept) >= KEPT:
+        del kept[next(iter(kept))]
 
 
 @dataclass(eq=False)
@@ -95,14 +118,20 @@ class OffPolicyReader:
     served: ServedCatalog
     target: ServedPolicy
     skipped: Counter[str] = field(default_factory=Counter)
-    slates: list[SlateTerms] = field(default_factory=list)
-    users: list[int] = field(default_factory=list)
+    cases: list[LoggedCase] = field(default_factory=list)
+    parts: list[LoggedSlates] = field(default_factory=list)
     n_drawn: int = 0
+
+    @cached_property
+    def then(self) -> PoliciesThen:
+        """Policies at the time of a slate."""
+        return PoliciesThen(self.served)
 
     def read_user(self, transaction: Transaction, user: str, number: int) -> None:
         """Add the closed slates of a user."""
         log, choices = LogTail.read(transaction, user), transaction.choices_of(user)
-        replay = UserReplay(self.served, self.target, log, RatesHistory(transaction, self.served.digest))
+        replay = UserReplay(number, self.served, self.target, self.then, log)
+        history = RatesHistory(transaction, self.served.digest)
         tallies = {one.record.slate_id: one.tally for one in log.logged_slates(self.served)}
         for slate in log.slates:
             if slate.status != CLOSED:
@@ -113,106 +142,88 @@ class OffPolicyReader:
             if reason is not None or choice is None or policy is None:
                 self.skipped[str(reason)] += 1
                 continue
-            rates = rates_for(replay.history, self.served, choice)
+            rates = self.then.rates(history, choice)
             if rates is None:
                 self.skipped[RATES_GONE] += 1
                 continue
             liked = set(tallies[slate.slate_id].liked(slate.items))
             rewards = np.array([float(item in liked) for item in slate.items])
-            terms = replay.terms((slate, choice), policy, rates, rewards)
-            if terms is None:
+            case = replay.case((slate, choice), policy, rates, rewards)
+            if case is None:
                 self.skipped[EMPTY] += 1
-                continue
-            self.slates.append(terms)
-            self.users.append(number)
-            self.n_drawn += "propensities" in choice
+            else:
+                self._add(case)
+
+    def _add(self, case: LoggedCase) -> None:
+        self.cases.append(case)
+        if len(self.cases) >= min(MOST, max(1, TOGETHER // self.served.n_items)):
+            self.work_out()
+
+    def work_out(self) -> None:
+        """Work out the slates that were read since the last time."""
+        cases, self.cases = self.cases, []
+        log, n_drawn = logged_slates(cases)
+        self.n_drawn += n_drawn
+        n_empty = len(cases) - (0 if log is None else len(log.users))
+        if n_empty:
+            self.skipped[EMPTY] += n_empty
+        if log is not None:
+            self.parts.append(log)
 
 
 @dataclass(eq=False)
 class UserReplay:
     """The log of one user, as three policies would go through it: who showed it, who is judged, and the model."""
 
+    user: int
     served: ServedCatalog
     target: ServedPolicy
+    then: PoliciesThen
     log: LogTail
-    history: RatesHistory
-    profiles: dict[str, UserProfile] = field(default_factory=dict)
-    """By the key of beliefs: policies that learn alike share them."""
+    known: dict[str, tuple[UserProfile, State, Available]] = field(default_factory=dict)
+    """At the latest slate, by the key of beliefs: policies that learn alike share them."""
 
-    def situation(
+    def case(
+        self, logged_slate: tuple[SlateRecord, Choice], shower: ServedPolicy, rates: tuple[Rates, int], got: Floats
+    ) -> LoggedCase | None:
+        """Return a slate in its situations; None if nothing can be shown in its place."""
+        slate, choice = logged_slate
+        model, key = self.served.policy(MODEL), np.array([choice["random_key"]], dtype=np.uint64)
+        is_drawn, shown = "propensities" in choice, self.served.numbers(slate.items)
+        logged = np.array(choice["propensities"]) if is_drawn else np.ones(len(shown))
+        random = Streams(choice["seed"], key, choice["step"])
+        try:
+            drew = self._situation(logged_slate, shower, self.then.shower(shower, rates, choice)) if is_drawn else None
+            situations = (
+                self._situation(logged_slate, model, self.then.policy(model, rates, choice)),
+                drew,
+                self._situation(logged_slate, self._learning, self.then.policy(self.target, rates, choice)),
+            )
+        except RequestError:
+            return None
+        return LoggedCase(self.user, shown, got, logged, random, *situations)
+
+    @cached_property
+    def _learning(self) -> ServedPolicy:
+        """Whose beliefs the judged policy chooses by: its own, or the model's if that learns all it needs."""
+        model = self.served.policy(MODEL)
+        is_counting = does_not_learn(self.target) and not self.log.events
+        return model if is_counting or learn_alike(self.target.policy, model.policy) else self.target
+
+    def _situation(
         self, logged_slate: tuple[SlateRecord, Choice], learning: ServedPolicy, choosing: ServedPolicy
     ) -> Situation:
         """Return the situation at a slate, of a policy as it learns and as it chose, with the rates of that time."""
         slate, choice = logged_slate
-        known = self.profiles.get(learning.key)
-        if known is None or known.n_slates != slate.number:
-            known = profile_before(self.served, learning, self.log, slate, known)
-            self.profiles[learning.key] = known
-        learned = learn_everything(replace(known, policy=choosing))
-        request = logged_request(slate.user, choice)
-        policy, state, available, _ = situation(self.served, choosing, learned, request, choice["at"])
-        key = np.array([choice["random_key"]], dtype=np.uint64)
-        return Situation(policy, state, available, Streams(choice["seed"], key, choice["step"]))
-
-    def terms(
-        self, logged_slate: tuple[SlateRecord, Choice], shower: ServedPolicy, rates: tuple[Rates, int], rewards: Floats
-    ) -> SlateTerms | None:
-        """Return what is known about a slate; None if the target has nothing to show in its place."""
-        slate, choice = logged_slate
-        numbers, model = self.served.numbers(slate.items), self.served.policy(MODEL)
-        predicted = self._predictions(logged_slate, model, model.with_rates(*rates))
-        logged, logged_marginal = np.ones(len(numbers)), np.ones(len(numbers))
-        if "propensities" in choice:
-            logged = np.array(choice["propensities"])
-            shown = self.situation(logged_slate, shower, as_logged(shower, choice, rates))
-            if shown.softmax is not None:
-                drawn = shown.softmax.marginals(shown.available, numbers, shown.starts)[0]
-                logged_marginal = with_shown(drawn, logged)
-        try:
-            judged = self.situation(logged_slate, self.target, self.target.with_rates(*rates))
-        except RequestError:
-            return None
-        target = target_terms(judged, numbers, predicted)
-        if target is None:
-            return None
-        conditional, marginal, expected, direct = target
-        of_shown = predicted[numbers]
-        return SlateTerms(rewards, logged, conditional, logged_marginal, marginal, of_shown, expected, direct)
-
-    def _predictions(
-        self, logged_slate: tuple[SlateRecord, Choice], learning: ServedPolicy, choosing: ServedPolicy
-    ) -> Floats:
-        """Return the probability of a click on each item (n_items,), by the model."""
-        situation = self.situation(logged_slate, learning, choosing)
-        model: Any = situation.policy
-        return np.asarray(np.clip(model.probabilities(situation.state)[0], 0.0, 1.0))
-
-
-def target_terms(situation: Situation, shown: Integers, predicted: Floats) -> tuple[Floats, ...] | None:
-    """Return propensities, marginals, expected and direct predictions (k,) of a target policy; see `LoggedSlates`."""
-    softmax, available = situation.softmax, situation.available
-    if softmax is not None:
-        conditional = softmax.propensities(available, shown[None])[0]
-        expected = softmax.expectations(available, shown[None], predicted[None])[0]
-        marginal, direct = softmax.marginals(available, shown, situation.starts, predicted)
-        return conditional, marginal, expected, direct
-    chosen = situation.policy.select(situation.state, available, len(shown), situation.random).items[0]
-    if not (chosen >= 0).any():
-        return None
-    is_same = chosen == shown
-    follows = np.cumprod(is_same).astype(np.float64)
-    own = np.where(chosen >= 0, predicted[np.maximum(chosen, 0)], 0.0)
-    before = np.concatenate([[1.0], follows[:-1]])
-    return follows, is_same.astype(np.float64), own * before, own
-
-
-def with_shown(drawn: Floats, logged: Floats) -> Floats:
-    """Return marginals as means over drawn slates and the one that was shown, which gave its items `logged`.
-
-    Since it was drawn like the others, dividing by this mean is right on average, as by the balance heuristic (Veach
-    and Guibas 1995), but for an item that all of these slates have further up. The mean of the others alone can be 0.
-    """
-    return np.asarray((DRAWS * drawn + logged) / (DRAWS + 1))
+        known = self.known.get(learning.key)
+        if known is None or known[0].n_slates != slate.number:
+            profile = profile_before(self.served, learning, self.log, slate, None if known is None else known[0])
+            request = replace(logged_request(slate.user, choice), diversity=None)  # the policy has it
+            learned = learn_everything(profile)
+            _, state, available, _ = situation(self.served, learning, learned, request, choice["at"])
+            self.known[learning.key] = known = (profile, state, available)
+        _, state, available = known
+        return Situation(choosing.policy, {name: state[name] for name in choosing.start}, available)
 
 
 def _unusable(slate: SlateRecord, choice: Choice | None) -> str | None:

@@ -1,6 +1,6 @@
 """Choose logged slates again: from the log as it was at that time, with what each slate row says about its choice."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -79,16 +79,17 @@ def profile_before(
     served: ServedCatalog, policy: ServedPolicy, log: LogTail, slate: SlateRecord, known: UserProfile | None
 ) -> UserProfile:
     """Return the profile that a slate was chosen from; one of an earlier slate is continued if nothing came late."""
-    now, earlier = slate.created_at, log.slates[: slate.number]
-    closed = [replace(one, status=_status_at(one, now), closed_at=now) for one in earlier]
+    now = slate.created_at
     feedback = [event for event in log.feedback if event.received_at < now]
     events = [event for event in log.events if event.received_at < now and event.position <= slate.number]
-    past = LogTail(closed, feedback, events)
-    if known is None or known.policy.key != policy.key or _is_late(past, known, earlier):
+    past = LogTail(log.slates[: slate.number], feedback, events)
+    if known is None or known.policy.key != policy.key or _is_late(past, known):
         learned = Learned.nothing(served, policy)
     else:
         learned = known.learned
-    pending = LogTail(past.slates[learned.covers :], feedback, ()).logged_slates(served)
+    later = past.slates[learned.covers :]
+    closed = [replace(one, status=_status_at(one, now), closed_at=now) for one in later]
+    pending = LogTail(closed, feedback, ()).logged_slates(served)
     waiting = past.logged_events(served, learned.covers)
     key = np.zeros(1, dtype=np.uint64)
     return learn_closed(UserProfile(str(now), key, policy, slate.number, learned, pending, waiting))
@@ -100,12 +101,14 @@ def _status_at(slate: SlateRecord, now: float) -> str:
     return WITHDRAWN if is_withdrawn else CLOSED
 
 
-def _is_late(past: LogTail, known: UserProfile, slates: Sequence[SlateRecord]) -> bool:
+def _is_late(past: LogTail, known: UserProfile) -> bool:
     """Return whether anything arrived since a profile was made about slates that it has learned."""
-    since, learned = float(known.version), {slate.slate_id for slate in slates[: known.covers]}
-    late_feedback = any(event.received_at >= since and event.slate_id in learned for event in past.feedback)
+    since = float(known.version)
     arrived = [event for event in past.events if event.received_at >= since]
-    return late_feedback or any(event.position < known.covers or event.kind == RETRACT for event in arrived)
+    if any(event.position < known.covers or event.kind == RETRACT for event in arrived):
+        return True
+    on = {event.slate_id for event in past.feedback if event.received_at >= since}
+    return bool(on) and any(slate.slate_id in on for slate in past.slates[: known.covers])
 
 
 def logged_request(user: str, choice: Choice) -> SlateRequest:

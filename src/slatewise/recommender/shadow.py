@@ -17,7 +17,7 @@ CHOOSING = {"diversity", "temperature", "explore", "explore_slates"}
 
 def check_shadow(shadow: ServedPolicy, shown: ServedPolicy) -> None:
     """Refuse a shadow that would need a belief of its own."""
-    if not (_does_not_learn(shadow) or _learn_alike(shadow.policy, shown.policy)):
+    if not (does_not_learn(shadow) or learn_alike(shadow.policy, shown.policy)):
         raise ValueError(
             f"{shadow.name} learns otherwise than {shown.name}, so it cannot be its shadow; "
             "judge it by `slatewise evaluate`"
@@ -29,7 +29,7 @@ def choose_as_shadow(shadow: ServedPolicy, state: State, situation: tuple[Availa
 
     state: of the policy that is shown; situation: what is available, how many items, random numbers.
     """
-    known = {"rounds": state["rounds"]} if _does_not_learn(shadow) and "rounds" in state else state
+    known = {"rounds": state["rounds"]} if does_not_learn(shadow) and "rounds" in state else state
     try:
         chosen: Integers = shadow.policy.select(known, *situation).items[0]
     except Exception:  # noqa: BLE001 a shadow never stands in the way of an answer
@@ -37,11 +37,14 @@ def choose_as_shadow(shadow: ServedPolicy, state: State, situation: tuple[Availa
     return chosen[chosen >= 0]
 
 
-def _does_not_learn(shadow: ServedPolicy) -> bool:
+def does_not_learn(shadow: ServedPolicy) -> bool:
+    """Return whether a policy knows nothing about users but how many slates have taught anything."""
     return shadow.start.keys() == {"rounds"}
 
 
-def _learn_alike(one: Policy, other: Policy) -> bool:
+def learn_alike(one: Policy, other: Policy) -> bool:
+    """Return whether two policies differ at most in how they choose."""
+
     def learning(policy: Policy) -> dict[str, Any]:
         return {name: value for name, value in policy_options(policy).items() if name not in CHOOSING}
 

@@ -19,6 +19,7 @@ from slatewise.compiled import compiled
 from slatewise.randomness import GOLDEN, Keys, mix
 from slatewise.slates.available import Available, as_table
 from slatewise.slates.greedy import rule_arguments
+from slatewise.slates.judged import Judged, factor_table, group_items, judge_slates
 from slatewise.slates.kernels import (
     Floats,
     Integers,
@@ -40,10 +41,8 @@ from slatewise.slates.rules import (
 )
 from slatewise.slates.scores import LINEAR, TABLE, Scores, linear_scores
 
-NO_VALUES = np.zeros((0, 0))
-
-Sampled = tuple[Integers, Floats, Floats, Floats, Floats]
-"""Items, gains, own values, propensities, expected values: each (n_rows, k)."""
+Sampled = tuple[Integers, Floats, Floats, Floats]
+"""Items, gains, own values, propensities: each (n_rows, k)."""
 
 
 @dataclass(frozen=True)
@@ -81,50 +80,46 @@ class SoftmaxGreedy:
 
     def draw(self, available: Available | ArrayLike, k: int, starts: Keys) -> StochasticChoice:
         """Draw a slate of k items for each stream of random numbers, which starts (n_rows,) say where to find."""
-        given = np.full((len(starts), k), -1, dtype=np.int64)
-        items, gains, own, propensity, _ = self._run(available, starts, (given, given, NO_VALUES))
+        shape = (len(starts), k)
+        items: Integers = np.full(shape, -1, dtype=np.int64)
+        gains, own, propensity = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        arguments = self._arguments(available, len(self.scores)), rule_arguments(self.rule)
+        _check(draw_slates(*arguments, np.ascontiguousarray(starts), (items, gains, own, propensity)))
         return StochasticChoice(items, gains, gains - own, propensity)
 
-    def propensities(self, available: Available | ArrayLike, slates: Integers) -> Floats:
-        """Return the probability of each item of slates (n_rows, k), given those before it; 0 if not available."""
-        starts = np.zeros(len(slates), dtype=np.uint64)
-        return self._run(available, starts, (slates, slates, NO_VALUES))[3]
+    def judge(
+        self, available: Available | ArrayLike, slates: Integers, starts: Keys, values: Floats | None = None
+    ) -> Judged:
+        """Return what this makes of slates (n_rows, k), one in each row: see `Judged`.
 
-    def expectations(self, available: Available | ArrayLike, slates: Integers, values: Floats) -> Floats:
-        """Return the expected value of what is drawn at each place (n_rows, k), given the items before it.
-
-        values: of all items, (n_rows or 1, n_items).
+        starts: (n_rows, n_draws), where the random numbers of the slates to draw begin; values: of all items,
+        (n_rows, n_items), without which nothing is expected.
         """
-        starts = np.zeros(len(slates), dtype=np.uint64)
-        return self._run(available, starts, (slates, slates, np.ascontiguousarray(values)))[4]
+        shape = slates.shape
+        table = np.empty((shape[0], 0)) if values is None else np.ascontiguousarray(values)
+        weights = np.broadcast_to(self.rule.weights, shape[:1])
+        groups = group_items(*self.rule.sets, self.scores.shape[1])
+        memory = factor_table(groups, max(1, len(self.rule.sets.words)))
+        asked = (np.argsort(weights, kind="stable"), _plain(slates), table, np.ascontiguousarray(starts), memory)
+        judged = Judged(*(np.zeros(shape) for _ in Judged._fields))
+        arguments = self._arguments(available, len(slates)), rule_arguments(self.rule)
+        _check(judge_slates(*arguments, groups, asked, judged))
+        return judged
 
-    def marginals(
-        self, available: Available | ArrayLike, slate: Integers, starts: Keys, values: Floats | None = None
-    ) -> tuple[Floats, Floats]:
-        """Return how probable each item of one slate (k,) is at its place, whatever comes before it.
+    def _arguments(self, available: Available | ArrayLike, n_rows: int) -> tuple[Floats, NDArray[np.bool_], float]:
+        n_allowed = n_rows if isinstance(available, Available) else len(np.asarray(available))
+        allowed = as_table(available, n_allowed, self.scores.shape[1])
+        return self.scores, np.ascontiguousarray(allowed), float(self.temperature)
 
-        And the expected value of what is drawn at each place, of values (n_items,). Both are means over drawn slates of
-        what holds given the items before; the first place is exact.
-        """
-        given = np.full((len(starts), len(slate)), -1, dtype=np.int64)
-        asked = np.tile(slate, (len(starts), 1))
-        table = NO_VALUES if values is None else np.ascontiguousarray(values)[None]
-        *_, propensity, expected = self._run(available, starts, (given, asked, table))
-        return np.asarray(propensity.mean(axis=0)), np.asarray(expected.mean(axis=0))
 
-    def _run(self, available: Available | ArrayLike, starts: Keys, asked: tuple[Integers, Integers, Floats]) -> Sampled:
-        """Run the kernel; asked: items to take instead of drawing, items to know the propensities of, values."""
-        shape = asked[0].shape
-        n_rows = len(self.scores) if isinstance(available, Available) else len(np.asarray(available))
-        allowed = np.ascontiguousarray(as_table(available, n_rows, self.scores.shape[1]))
-        items: Integers = np.full(shape, -1, dtype=np.int64)
-        out = (items, np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape))
-        given, wanted = (np.ascontiguousarray(numbers, dtype=np.int64) for numbers in asked[:2])
-        arguments = (self.scores, allowed, float(self.temperature)), rule_arguments(self.rule)
-        failed = draw_slates(*arguments, np.ascontiguousarray(starts), (given, wanted, asked[2]), out)
-        if failed >= 0:
-            raise ValueError("the score of an available item is not finite; mark it not available, or repair it")
-        return out
+def _plain(numbers: Integers) -> Integers:
+    return np.ascontiguousarray(numbers, dtype=np.int64)
+
+
+def _check(failed: int) -> None:
+    """Refuse scores that are not finite."""
+    if failed >= 0:
+        raise ValueError("the score of an available item is not finite; mark it not available, or repair it")
 
 
 @compiled
@@ -132,7 +127,6 @@ def draw_slates(
     softmax: tuple[Floats, NDArray[np.bool_], float],
     rule: RuleArguments,
     starts: Keys,
-    asked: tuple[Integers, Integers, Floats],
     out: Sampled,
 ) -> int:
     """Draw a slate for every row; return the first row with a score that is not finite, or −1."""
@@ -158,7 +152,7 @@ def draw_slates(
                         gains[item] -= weight * (sums[of_item[item]] + state[item])
                     largest = max(largest, gains[item])
             start = mix(starts[row] ^ np.uint64(place))
-            item = draw_item(gains, left, (largest, temperature), start, (row, place), asked, out)
+            item, out[3][row, place] = draw_item(gains, left, (largest, temperature), start)
             slate[place], out[1][row, place], out[2][row, place] = item, gains[item], own[item]
             left[item] = False
             if weight > 0.0 and vectors.shape[0] > 0:
@@ -189,35 +183,22 @@ def add_similarities(
 
 @inner
 def draw_item(
-    gains: Floats,
-    left: NDArray[np.bool_],
-    softmax: tuple[float, float],
-    start: np.uint64,
-    at: tuple[int, int],
-    asked: tuple[Integers, Integers, Floats],
-    out: Sampled,
-) -> int:
-    """Return the item at a place, drawn unless it is given, and note the propensity and the expected value.
+    gains: Floats, left: NDArray[np.bool_], softmax: tuple[float, float], start: np.uint64
+) -> tuple[int, float]:
+    """Return the item that is drawn at a place, and its propensity.
 
     A waiting time −log(1 − u) / share is at least u / share, which is enough to tell that most items do not win.
     """
-    (largest, temperature), (row, place), (given, wanted, values) = softmax, at, asked
-    total, expected, shortest, chosen = 0.0, 0.0, np.inf, given[row, place]
+    largest, temperature = softmax
+    total, shortest, chosen = 0.0, np.inf, 0
     for item in range(gains.size):
         if not left[item]:
             continue
         share = np.exp((gains[item] - largest) / temperature)
         total += share
-        if values.shape[0] > 0:
-            expected += share * values[row if values.shape[0] > 1 else 0, item]
-        if given[row, place] < 0:
-            uniform = np.float64(mix(start + GOLDEN * np.uint64(item + 1)) >> np.uint64(11)) * 2.0**-53
-            if uniform < shortest * share:
-                waiting = -np.log1p(-uniform) / share
-                if waiting < shortest:
-                    shortest, chosen = waiting, item
-    known = wanted[row, place] if wanted[row, place] >= 0 else chosen
-    if left[known]:
-        out[3][row, place] = np.exp((gains[known] - largest) / temperature) / total
-    out[4][row, place] = expected / total
-    return int(chosen)
+        uniform = np.float64(mix(start + GOLDEN * np.uint64(item + 1)) >> np.uint64(11)) * 2.0**-53
+        if uniform < shortest * share:
+            waiting = -np.log1p(-uniform) / share
+            if waiting < shortest:
+                shortest, chosen = waiting, item
+    return chosen, np.exp((gains[chosen] - largest) / temperature) / total

@@ -25,6 +25,9 @@ from slatewise.store.records import (
     UserRecord,
 )
 
+LOG = ("slates", "feedback", "events")
+"""The tables of the log."""
+
 
 @dataclass
 class MemoryTables:
@@ -41,6 +44,8 @@ class MemoryTables:
     items: dict[ItemId, ItemRecord] = field(default_factory=dict)
     state_of_items: dict[str, ItemTable] = field(default_factory=dict)
     item_rates: dict[tuple[ItemId, str], ItemRate] = field(default_factory=dict)
+    log_keys: dict[tuple[str, str], tuple[Any, ...]] = field(default_factory=dict)
+    """The keys of a user's rows in each table of the log, by table and user, in the order in which they were added."""
     undo: list[Callable[[], Any]] = field(default_factory=list)
 
     def put(self, table: dict[Any, Any], key: Any, row: Any) -> None:
@@ -50,6 +55,16 @@ class MemoryTables:
         table[key] = row
         if row is None:
             del table[key]
+
+    def log(self, name: str, user: str, key: Any, row: Any) -> None:
+        """Add a row to a table of the log, and note that it is of this user."""
+        self.put(getattr(self, name), key, row)
+        self.put(self.log_keys, (name, user), (*self.log_keys.get((name, user), ()), key))
+
+    def logged(self, name: str, user: str) -> list[Any]:
+        """Return the rows of a user in a table of the log."""
+        table = getattr(self, name)
+        return [table[key] for key in self.log_keys.get((name, user), ())]
 
     def lock(self, user: str) -> UserRecord:
         """Return a user; transactions never overlap here."""
@@ -84,22 +99,22 @@ class MemoryTables:
 
     def slate_of_request(self, user: str, request_id: str) -> SlateRecord | None:
         """Return the slate that was recorded for a request of a user."""
-        rows = (row for row in self.slates.values() if (row.user, row.request_id) == (user, request_id))
-        return next(rows, None)
+        return next((row for row in self.logged("slates", user) if row.request_id == request_id), None)
 
     def slates_of(self, user: str, first: int = 0, limit: int | None = None) -> list[SlateRecord]:
         """Return the slates of a user by number, from number `first` on, at most so many."""
-        rows = (row for row in self.slates.values() if row.user == user and row.number >= first)
+        rows = (row for row in self.logged("slates", user) if row.number >= first)
         return sorted(rows, key=lambda row: row.number)[:limit]
 
     def choices_of(self, user: str, first: int = 0, limit: int | None = None) -> dict[int, Choice]:
         """Return how slates of a user were chosen, by number."""
-        numbers = sorted(number for one, number in self.choices if one == user and number >= first)
+        known = (row.number for row in self.logged("slates", user) if (user, row.number) in self.choices)
+        numbers = sorted(number for number in known if number >= first)
         return {number: self.choices[user, number] for number in numbers[:limit]}
 
     def add_slate(self, slate: SlateRecord, choice: Choice | None = None) -> None:
         """Record a new slate and how it was chosen."""
-        self.put(self.slates, slate.slate_id, slate)
+        self.log("slates", slate.user, slate.slate_id, slate)
         if choice is not None:
             self.put(self.choices, (slate.user, slate.number), choice)
 
@@ -109,18 +124,18 @@ class MemoryTables:
 
     def feedback_on(self, slate: SlateRecord, event_id: str | None = None) -> list[FeedbackRecord]:
         """Return the feedback events on one slate by arrival, and the user's event with an id, if one is given."""
-        of_user = (row for row in self.feedback.values() if row.user == slate.user)
+        of_user = self.logged("feedback", slate.user)
         found = (row for row in of_user if slate.slate_id == row.slate_id or event_id == row.event_id)
         return sorted(found, key=_arrival)
 
     def feedback_of(self, user: str, after: Arrival = START, limit: int | None = None) -> list[FeedbackRecord]:
         """Return feedback events of a user in the order of their arrival."""
-        rows = (row for row in self.feedback.values() if row.user == user and _arrival(row) > after)
+        rows = (row for row in self.logged("feedback", user) if _arrival(row) > after)
         return sorted(rows, key=_arrival)[:limit]
 
     def add_feedback(self, event: FeedbackRecord) -> None:
         """Record a feedback event; its id must be new to the user."""
-        self._add(self.feedback, event)
+        self._add("feedback", event)
 
     def event(self, user: str, event_id: str) -> EventRecord | None:
         """Return one event from elsewhere."""
@@ -128,16 +143,16 @@ class MemoryTables:
 
     def events_of(self, user: str, after: Arrival = START, limit: int | None = None) -> list[EventRecord]:
         """Return events from elsewhere in the order of their arrival."""
-        rows = (row for row in self.events.values() if row.user == user and _arrival(row) > after)
+        rows = (row for row in self.logged("events", user) if _arrival(row) > after)
         return sorted(rows, key=_arrival)[:limit]
 
     def add_event(self, event: EventRecord) -> None:
         """Record an event from elsewhere; its id must be new to the user."""
-        self._add(self.events, event)
+        self._add("events", event)
 
     def position_at(self, user: str, at: float) -> int:
         """Return the number of the user's slates up to the last one that was created at a time or before."""
-        rows = (row.number for row in self.slates.values() if row.user == user and row.created_at <= at)
+        rows = (row.number for row in self.logged("slates", user) if row.created_at <= at)
         return max(rows, default=-1) + 1
 
     def count(self, user: str, policy: str, more: PolicyCounts) -> None:
@@ -166,8 +181,11 @@ class MemoryTables:
 
     def forget(self, user: str) -> bool:
         """Delete everything about a user; return whether there was anything."""
-        tables: tuple[dict[Any, Any], ...] = (self.slates, self.feedback, self.events)
-        deleted = [(table, key) for table in tables for key, row in table.items() if row.user == user]
+        logged = [(name, user) for name in LOG if (name, user) in self.log_keys]
+        deleted: list[tuple[dict[Any, Any], Any]] = [
+            (getattr(self, name), key) for name, _ in logged for key in self.log_keys[name, user]
+        ]
+        deleted += [(self.log_keys, key) for key in logged]
         pairs: tuple[dict[Any, Any], ...] = (self.counts, self.choices)
         deleted += [(table, key) for table in pairs for key in table if key[0] == user]
         deleted += [(table, user) for table in (self.users, self.beliefs) if user in table]
@@ -235,10 +253,11 @@ class MemoryTables:
             totals[item] = ItemRate(*map(sum, zip(before, astuple(one), strict=True)))
         return totals
 
-    def _add(self, table: dict[Any, Any], event: FeedbackRecord | EventRecord) -> None:
-        if (event.user, event.event_id) in table:
+    def _add(self, name: str, event: FeedbackRecord | EventRecord) -> None:
+        key = (event.user, event.event_id)
+        if key in getattr(self, name):
             raise StoreError("there is an event of this user with this event_id already")
-        self.put(table, (event.user, event.event_id), event)
+        self.log(name, event.user, key, event)
 
 
 class MemoryStore:

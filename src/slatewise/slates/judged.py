@@ -1,0 +1,299 @@
+"""What a stochastic greedy makes of slates that were shown: propensities, marginals and expected values of a batch.
+
+Items with the same categories lose the same by every item that is chosen. So exp(gain_i / τ) is worked out once for
+each item, and summed over groups of items with one set of categories; a chosen item then multiplies each sum by
+exp(−weight · similarity / τ), a number from a table. Where categories say nothing about two items, the similarity is
+that of their vectors, and each of these items is multiplied. So all items are looked at once, and at each place the
+groups.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slatewise.compiled import compiled
+from slatewise.randomness import GOLDEN, Keys, mix
+from slatewise.slates.kernels import (
+    Floats,
+    Integers,
+    Vectors,
+    Words,
+    inner,
+    jaccard_of_sets,
+    product,
+    squared_length,
+    sums,
+)
+from slatewise.slates.rules import OVERLAP, RELEVANCE, RuleArguments, add_direction, next_state
+
+GROUP = 64
+"""Items of a group, at most: what is summed again when one of them is chosen."""
+TABLE = 1 << 24
+"""Entries of the table of factors, at most; beyond, they are worked out whenever they are needed."""
+VANISHED = 1e-250
+"""Shares are worked out again when their sum has fallen below this, so that none that counts is rounded to 0."""
+
+Booleans = NDArray[np.bool_]
+
+
+class Groups(NamedTuple):
+    """Items in groups of one set of categories each.
+
+    items: all items, one group after the other; place: where each item is there; of_place: the group at each place;
+    first: where each group begins, and the end; sets: the set of each group; is_empty: whether that has no members.
+    """
+
+    items: Integers
+    place: Integers
+    of_place: Integers
+    first: Integers
+    sets: Integers
+    is_empty: Booleans
+
+
+class Weighed(NamedTuple):
+    """What is left of the items while a slate is drawn.
+
+    logs: of shares but for categories (n_items,), in the order of `Groups`, −∞ if an item is chosen or not available;
+    shares: not yet times the factors of their groups; totals, valued: sums over each group of shares, and of shares
+    times values; factors: what each group lost by categories.
+    """
+
+    logs: Floats
+    shares: Floats
+    totals: Floats
+    valued: Floats
+    factors: Floats
+
+
+class Judged(NamedTuple):
+    """What a policy that draws makes of slates, each (n_rows, k).
+
+    propensity: of their items, given those before each; expected: the value of what is drawn at a place, given the
+    items of the slate before it; marginal and own_expected: the same, whatever comes before, as means over drawn
+    slates.
+    """
+
+    propensity: Floats
+    expected: Floats
+    marginal: Floats
+    own_expected: Floats
+
+
+def factor_table(groups: Groups, n_sets: int) -> Floats:
+    """Reserve memory for the factors of all groups, by the set of the item that is chosen."""
+    n_groups = len(groups.sets)
+    return np.empty((n_sets if n_sets * n_groups <= TABLE else 1, n_groups))
+
+
+def group_items(words: Words, of_item: Integers, n_items: int) -> Groups:
+    """Put items in groups; without sets, neighbors share one."""
+    sets = of_item if len(of_item) else np.zeros(n_items, dtype=np.int64)
+    items = np.argsort(sets, kind="stable")
+    ordered = sets[items]
+    starts = np.searchsorted(ordered, ordered)  # where the set of each place begins
+    is_first = (np.arange(n_items) - starts) % GROUP == 0
+    first = np.flatnonzero(is_first)
+    of_set = ordered[first]
+    has_members = words.any(axis=1) if len(of_item) else np.ones(1, dtype=np.bool_)
+    place = np.empty(n_items, dtype=np.int64)
+    place[items] = np.arange(n_items)
+    ends = np.append(first, n_items)
+    return Groups(items, place, np.cumsum(is_first) - 1, ends, of_set, ~np.asarray(has_members)[of_set])
+
+
+@compiled
+def judge_slates(
+    softmax: tuple[Floats, Booleans, float],
+    rule: RuleArguments,
+    groups: Groups,
+    asked: tuple[Integers, Integers, Floats, Keys, Floats],
+    out: Judged,
+) -> int:
+    """Judge the slate of every row; return the first row with a score that is not finite, or −1.
+
+    asked: rows in order of weight, slates (n_rows, k), values (n_rows, n_items) or (n_rows, 0), and where the random
+    numbers of the slates to draw begin (n_rows, n_draws), and memory for factors, a row for each set or only one.
+    """
+    scores, allowed, temperature = softmax
+    kind, weights, noise, vectors, words, _ = rule
+    rows, slates, values, starts, table = asked
+    n_items, n_groups, k = groups.items.size, groups.sets.size, slates.shape[1]
+    is_known, known_weight = np.zeros(len(table), dtype=np.bool_), -1.0
+    begun, weighed = new_weights(n_items, n_groups), new_weights(n_items, n_groups)
+    value, chosen, direction = np.zeros(n_items), np.empty(k, dtype=np.int64), np.empty((1, vectors.shape[1]))
+    for row in rows:
+        weight = 0.0 if kind == RELEVANCE else weights[row if weights.size > 1 else 0] / temperature
+        if weight != known_weight:
+            is_known[:], known_weight = False, weight
+        own, open_ = scores[row if scores.shape[0] > 1 else 0], allowed[row if allowed.shape[0] > 1 else 0]
+        n_left = begin(groups, own, open_, temperature, begun.logs)
+        if n_left < 0:
+            return int(row)
+        if values.shape[1] > 0:
+            for place in range(n_items):
+                value[place] = values[row, groups.items[place]]
+        weigh(groups, words, (weight, chosen, 0), value, begun)
+        for draw in range(-1, starts.shape[1]):
+            copy(begun, weighed)
+            for at in range(min(k, n_left)):
+                total, expected = dot(weighed.totals, weighed.factors), dot(weighed.valued, weighed.factors)
+                if total < VANISHED:
+                    weigh(groups, words, (weight, chosen, at), value, weighed)
+                    total, expected = dot(weighed.totals, weighed.factors), dot(weighed.valued, weighed.factors)
+                place = groups.place[slates[row, at]]
+                propensity = weighed.shares[place] * weighed.factors[groups.of_place[place]] / total
+                if draw < 0:
+                    out.propensity[row, at], out.expected[row, at] = propensity, expected / total
+                else:
+                    out.marginal[row, at] += propensity / starts.shape[1]
+                    out.own_expected[row, at] += expected / total / starts.shape[1]
+                    place = draw_place(groups, weighed, mix(starts[row, draw] ^ np.uint64(at)))
+                chosen[at] = place
+                take(groups, place, value, weighed)
+                if weight > 0.0 and at + 1 < k:
+                    lower(groups, words, (weight, place), (table, is_known), weighed)
+                    if vectors.shape[0] > 0:
+                        add_direction((OVERLAP, weight, noise), vectors, groups.items[place], direction, 0)
+                        lower_by_vectors(groups, (vectors, direction), (weight, place), value, weighed)
+    return -1
+
+
+@inner
+def new_weights(n_items: int, n_groups: int) -> Weighed:
+    """Reserve memory."""
+    by_group = (np.empty(n_groups), np.empty(n_groups), np.empty(n_groups))
+    return Weighed(np.empty(n_items), np.empty(n_items), *by_group)
+
+
+@inner
+def copy(source: Weighed, target: Weighed) -> None:
+    """Write what one holds into another."""
+    target.logs[:], target.shares[:] = source.logs, source.shares
+    target.totals[:], target.valued[:], target.factors[:] = source.totals, source.valued, source.factors
+
+
+@inner
+def begin(groups: Groups, own: Floats, is_open: Booleans, temperature: float, logs: Floats) -> int:
+    """Write the logs of shares on an empty slate; return how many items there are, −1 if a score is not finite."""
+    n_left = 0
+    for place in range(logs.size):
+        item = groups.items[place]
+        logs[place] = own[item] / temperature if is_open[item] else -np.inf
+        n_left += is_open[item]
+        if is_open[item] and not abs(own[item]) < np.inf:
+            return -1
+    return n_left
+
+
+@inner
+def weigh(groups: Groups, words: Words, so_far: tuple[float, Integers, int], value: Floats, weighed: Weighed) -> None:
+    """Work out shares and sums for the items that are left, the largest share about 1; so_far: weight and chosen."""
+    weight, chosen, n_chosen = so_far
+    losses, largest = weighed.factors, -np.inf
+    for group in range(groups.sets.size):
+        losses[group] = 0.0
+        if weight > 0.0:
+            for at in range(n_chosen):
+                other = groups.sets[groups.of_place[chosen[at]]]
+                losses[group] += weight * jaccard_of_sets(words, groups.sets[group], other)
+        for place in range(groups.first[group], groups.first[group + 1]):
+            largest = max(largest, weighed.logs[place] - losses[group])
+    for group in range(groups.sets.size):
+        for place in range(groups.first[group], groups.first[group + 1]):
+            weighed.shares[place] = np.exp(weighed.logs[place] - losses[group] - largest)
+        add_up(groups, group, value, weighed)
+        weighed.factors[group] = 1.0
+
+
+@inner
+def add_up(groups: Groups, group: int, value: Floats, weighed: Weighed) -> None:
+    """Sum the shares of a group."""
+    first, end = groups.first[group], groups.first[group + 1]
+    weighed.totals[group] = total_between(weighed.shares, first, end)
+    weighed.valued[group] = dot_between(weighed.shares, value, first, end)
+
+
+@sums
+def total_between(numbers: Floats, first: int, end: int) -> float:
+    """Return the sum of a part of an array."""
+    total = 0.0
+    for place in range(first, end):
+        total += numbers[place]
+    return total
+
+
+@sums
+def dot_between(numbers: Floats, others: Floats, first: int, end: int) -> float:
+    """Return the product of the same part of two arrays."""
+    total = 0.0
+    for place in range(first, end):
+        total += numbers[place] * others[place]
+    return total
+
+
+@inner
+def dot(numbers: Floats, others: Floats) -> float:
+    """Return the product of two arrays."""
+    return float(dot_between(numbers, others, 0, numbers.size))
+
+
+@inner
+def take(groups: Groups, place: int, value: Floats, weighed: Weighed) -> None:
+    """Take out an item that is chosen."""
+    weighed.logs[place], weighed.shares[place] = -np.inf, 0.0
+    add_up(groups, groups.of_place[place], value, weighed)
+
+
+@inner
+def lower(
+    groups: Groups, words: Words, latest: tuple[float, int], known: tuple[Floats, Booleans], weighed: Weighed
+) -> None:
+    """Multiply each group by its factor for the categories of the latest item, from the table where it is known."""
+    (weight, place), (table, is_known) = latest, known
+    other = groups.sets[groups.of_place[place]]
+    row = other if is_known.size > 1 else 0
+    if not is_known[row] or is_known.size == 1:
+        for group in range(groups.sets.size):
+            table[row, group] = np.exp(-weight * jaccard_of_sets(words, groups.sets[group], other))
+        is_known[row] = True
+    for group in range(groups.sets.size):
+        weighed.factors[group] *= table[row, group]
+
+
+@inner
+def lower_by_vectors(
+    groups: Groups, similar: tuple[Vectors, Floats], latest: tuple[float, int], value: Floats, weighed: Weighed
+) -> None:
+    """Multiply each item that is compared by its vector, because it or the latest item has no categories."""
+    (vectors, direction), (weight, latest_place) = similar, latest
+    is_latest_empty = groups.is_empty[groups.of_place[latest_place]]
+    for group in range(groups.sets.size):
+        if not (is_latest_empty or groups.is_empty[group]):
+            continue
+        for place in range(groups.first[group], groups.first[group + 1]):
+            item = groups.items[place]
+            along = product(vectors, item, direction, 0)
+            loss = weight * next_state(OVERLAP, 0.0, squared_length(vectors, item), along)
+            weighed.logs[place] -= loss
+            weighed.shares[place] *= np.exp(-loss)
+        add_up(groups, group, value, weighed)
+
+
+@inner
+def draw_place(groups: Groups, weighed: Weighed, start: np.uint64) -> int:
+    """Return the place of the item that is drawn, as `stochastic.draw_item` draws it."""
+    shortest, chosen = np.inf, -1
+    for group in range(groups.sets.size):
+        factor = weighed.factors[group]
+        for place in range(groups.first[group], groups.first[group + 1]):
+            share = weighed.shares[place] * factor
+            uniform = np.float64(mix(start + GOLDEN * np.uint64(groups.items[place] + 1)) >> np.uint64(11)) * 2.0**-53
+            if uniform < shortest * share:
+                waiting = -np.log1p(-uniform) / share
+                if waiting < shortest:
+                    shortest, chosen = waiting, place
+    return chosen
