@@ -4,7 +4,8 @@ Items with the same categories lose the same by every item that is chosen. So ex
 each item, and summed over groups of items with one set of categories; a chosen item then multiplies each sum by
 exp(−weight · similarity / τ), a number from a table. Where categories say nothing about two items, the similarity is
 that of their vectors, and each of these items is multiplied. So all items are looked at once, and at each place the
-groups.
+groups. A slate is drawn from the same sums with one random number for each place; `stochastic.draw_slates` has one for
+each item, because there the draw of one item must not depend on which others are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.compiled import compiled
-from slatewise.randomness import GOLDEN, Keys, mix
+from slatewise.randomness import Keys, mix
 from slatewise.slates.kernels import (
     Floats,
     Integers,
@@ -151,7 +152,7 @@ def judge_slates(
                 else:
                     out.marginal[row, at] += propensity / starts.shape[1]
                     out.own_expected[row, at] += expected / total / starts.shape[1]
-                    place = draw_place(groups, weighed, mix(starts[row, draw] ^ np.uint64(at)))
+                    place = draw_place(groups, weighed, total, mix(starts[row, draw] ^ np.uint64(at)))
                 chosen[at] = place
                 take(groups, place, value, weighed)
                 if weight > 0.0 and at + 1 < k:
@@ -284,16 +285,21 @@ def lower_by_vectors(
 
 
 @inner
-def draw_place(groups: Groups, weighed: Weighed, start: np.uint64) -> int:
-    """Return the place of the item that is drawn, as `stochastic.draw_item` draws it."""
-    shortest, chosen = np.inf, -1
-    for group in range(groups.sets.size):
-        factor = weighed.factors[group]
-        for place in range(groups.first[group], groups.first[group + 1]):
-            share = weighed.shares[place] * factor
-            uniform = np.float64(mix(start + GOLDEN * np.uint64(groups.items[place] + 1)) >> np.uint64(11)) * 2.0**-53
-            if uniform < shortest * share:
-                waiting = -np.log1p(-uniform) / share
-                if waiting < shortest:
-                    shortest, chosen = waiting, place
+def draw_place(groups: Groups, weighed: Weighed, total: float, number: np.uint64) -> int:
+    """Return the place of an item that is drawn by one random number: first its group, then the item in it."""
+    rest, group, chosen = np.float64(number >> np.uint64(11)) * 2.0**-53 * total, 0, 0
+    for other in range(groups.sets.size):
+        weight = weighed.totals[other] * weighed.factors[other]
+        if weight > 0.0:
+            group = other
+            if rest < weight:
+                break
+            rest -= weight
+    rest /= weighed.factors[group]
+    for place in range(groups.first[group], groups.first[group + 1]):
+        if weighed.shares[place] > 0.0:
+            chosen = place
+            if rest < weighed.shares[place]:
+                break
+            rest -= weighed.shares[place]
     return chosen
