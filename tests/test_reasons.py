@@ -18,7 +18,7 @@ from slatewise.policies.calibrated import Calibrated
 from slatewise.recommender import Boost, Event, Pin, Recommender, Slate, SlateRules
 from slatewise.recommender.types import ASKED, BOOSTED, EXPLORING, LEARNED, PINNED, POPULAR, RANKED, VARIETY
 from tests.support.recommending import ids, make_catalog, served_policy
-from tests.support.wishes import direction
+from tests.support.wishes import direction, said
 
 CATALOG = make_catalog()
 LEARNING = ("dc2b-calibrated", "dc2b")
@@ -34,6 +34,7 @@ class Twin:
         self.policy = policy
         lines = {name: direction(policy, name) for name in wishes}
         self.wishes = {f"more {name}": line / np.linalg.norm(line) for name, line in lines.items()}
+        self.said = {f"more {name}": said(policy, name, "more") for name in wishes}
         self.seen = [(int(item.id) - 100, item.id in clicked) for slate, clicked in seen for item in slate.items]
 
     def pull(self, number: int, is_liked: bool) -> float:
@@ -45,8 +46,8 @@ class Twin:
         for number, _ in self.seen:
             vector = self.policy.vectors[number].astype(float)
             precision += np.outer(vector, vector) / self.policy.noise[number]
-        for unit in self.wishes.values():
-            precision += np.outer(unit, unit)
+        for words, unit in self.wishes.items():
+            precision += self.said[words][1] * np.outer(unit, unit)
         return np.asarray(np.linalg.inv(precision))
 
     def share(self, item: int, number: int, is_liked: bool) -> float:
@@ -55,9 +56,10 @@ class Twin:
         return float(chosen @ self.covariance @ met) * self.pull(number, is_liked)
 
     def wish_shares(self, item: int) -> Shares:
-        """What each wish adds: it was taken for two deviations, with the variance of people."""
+        """What each wish adds."""
         chosen = self.policy.tastes_now[item].astype(float)
-        return {words: 2.0 * float(chosen @ self.covariance @ unit) for words, unit in self.wishes.items()}
+        pulls = {words: lift * weight for words, (lift, weight) in self.said.items()}
+        return {words: pulls[words] * float(chosen @ self.covariance @ unit) for words, unit in self.wishes.items()}
 
     def learned(self, item: int) -> float:
         said = sum(self.share(item, number, is_liked) for number, is_liked in self.seen)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from slatewise import Catalog, Recommender, make_policy
 from slatewise.catalog.embeddings import BprSettings
+from slatewise.catalog.population import without_popularity
 from slatewise.cli.catalog import variety_words
 from slatewise.data.dataset import Dataset
 from slatewise.data.sources import load
@@ -19,7 +20,7 @@ from slatewise.lab.simulate import Session, simulate
 from slatewise.policies.calibrated import Calibrated
 from slatewise.recommender import Item
 from slatewise.slates.kernels import read_only
-from slatewise.slates.similarity import measure_variety
+from slatewise.slates.similarity import measure_variety, slate_varieties
 from tests.support import naive
 from tests.support.text_vectors import text_vectors
 
@@ -68,12 +69,44 @@ def test_the_knob_is_monotone_without_categories(name: str, make: Make, request:
     for knob in KNOBS:
         records = simulate(make_policy("dc2b-calibrated", catalog, diversity=knob), asked, Session(rounds=3))
         labelled = records.with_columns(dataset=pl.lit(name), split=pl.lit(0), policy=pl.lit("x"))
-        users = per_user(labelled, test.categories, (30,), catalog.vectors)
+        users = per_user(labelled, test.categories, (30,), catalog.similarity_vectors)
         measured.append(per_split(users).select("diversity", "p@30").row(0))
     varieties = [diversity for diversity, _ in measured]
     assert varieties == sorted(varieties)
     assert 1.0 > varieties[-1] > varieties[0] + 0.03
     assert measured[-1][1] <= measured[0][1]
+
+
+@given(st.integers(0, 10_000))
+def test_what_popular_items_share_is_left_out_by_a_loop(seed: int) -> None:
+    """The rest is at right angles to their mean; items without a vector, and later ones, have no say in it."""
+    random = np.random.default_rng(seed)
+    vectors, rates = random.normal(size=(6, 3)).astype(np.float32), random.random(4) + 0.01
+    vectors[2] = 0.0
+    mean = sum(rates[item] * vectors[item].astype(float) for item in range(4))
+    found = without_popularity(vectors, rates)
+    for item in range(6):
+        along = vectors[item] @ mean / (mean @ mean)
+        assert found[item] == pytest.approx(vectors[item] - along * mean, abs=1e-5)
+    assert not without_popularity(np.outer(rates, [1.0, 2.0]).astype(np.float32), rates).any()
+
+
+def test_items_are_not_alike_for_being_popular() -> None:
+    """Given vectors are compared as they are. The control: by the trained vectors themselves, all are alike."""
+    train, test = without_categories(load("synthetic")).split(0.2, seed=5)
+    catalog = Catalog.train(train, BprSettings())
+    popular = np.argsort(-catalog.log_odds)[:40][None]
+    alike, control = (
+        1 - slate_varieties(popular, catalog.categories, one) for one in (catalog.similarity_vectors, catalog.vectors)
+    )
+    assert alike[0] < 0.4 < 0.6 < control[0]
+    policy = Calibrated(catalog)
+    raw = policy.with_diversity(policy.diversity)
+    vars(raw)["similarity_vectors"] = catalog.vectors
+    liked, without = (simulate(one, test, Session())["clicked"].to_numpy().mean() for one in (policy, raw))
+    assert liked > 1.1 * without
+    given_ones = from_text(train)
+    assert given_ones.similarity_vectors is given_ones.vectors
 
 
 def test_slates_are_as_today_where_all_items_have_categories() -> None:

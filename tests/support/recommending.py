@@ -18,7 +18,7 @@ from slatewise.recommender.served_catalog import ServedPolicy
 from slatewise.store import Store
 from slatewise.store.protocol import BeliefRecord, Transaction
 from slatewise.store.records import CLOSED, OPEN, EventRecord, FeedbackRecord, ItemId, SlateRecord
-from tests.support.wishes import with_wish
+from tests.support.wishes import said, with_wish
 
 Job = Callable[[Any], Any]
 Entry = tuple[float, Evidence | EventRecord, bool]
@@ -140,8 +140,8 @@ def fold(policy: ServedPolicy, entries: list[Entry]) -> State:
     for at, evidence, is_event in entries:
         factor = 0.5 ** ((last - at) / 86_400.0 / policy.rules.half_life)
         if isinstance(evidence, EventRecord):
-            lift = 2.0 if evidence.kind == "more" else -2.0
-            state = with_wish(policy.policy, state, str(evidence.item), lift, factor)
+            lift, weight = said(policy.policy, str(evidence.item), evidence.kind)
+            state = with_wish(policy.policy, state, str(evidence.item), lift, weight * factor)
             continue
         after = policy.policy.update(state, replace(evidence, weight=evidence.weight * factor))
         kept = [name for name in state if is_event and policy.policy.additive and name not in policy.policy.additive]

@@ -13,15 +13,31 @@ Floats = NDArray[np.float64]
 def direction(policy: Any, category: str) -> Floats:
     """Where taste for a category lies: the mean of its items less its regression on the mean of all, by rates."""
     catalog = policy.catalog.trained
-    column = catalog.category_names.index(category)
     vectors = getattr(policy, "vectors", catalog.vectors).astype(float)
-    rates = [1.0 / (1.0 + np.exp(-odds)) for odds in catalog.log_odds]
-    members = [item for item in range(catalog.n_items) if catalog.categories[item, column]]
-    own, every = (
-        sum(rates[item] * vectors[item] for item in items) / sum(rates[item] for item in items)
-        for items in (members, range(catalog.n_items))
-    )
+    own, every = (mean(policy, vectors, items) for items in (members(policy, category), [*range(catalog.n_items)]))
     return np.asarray(own - (own @ every) / (every @ every) * every)
+
+
+def members(policy: Any, category: str) -> list[int]:
+    catalog = policy.catalog.trained
+    column = catalog.category_names.index(category)
+    return [item for item in range(catalog.n_items) if catalog.categories[item, column]]
+
+
+def mean(policy: Any, values: Floats, items: list[int]) -> Any:
+    """The mean of some items, by rates."""
+    rates = [1.0 / (1.0 + np.exp(-odds)) for odds in policy.catalog.trained.log_odds]
+    return sum(rates[item] * values[item] for item in items) / sum(rates[item] for item in items)
+
+
+def said(policy: Any, category: str, kind: str) -> tuple[float, float]:
+    """What a wish says and how much it weighs: three likes along the direction of the category, or two deviations."""
+    side = 1.0 if kind == "more" else -1.0
+    if not hasattr(policy, "noise") or not hasattr(policy, "rates"):
+        return 2.0 * side, 1.0
+    items, slope = members(policy, category), float(np.linalg.norm(direction(policy, category)))
+    rate, noise = (float(mean(policy, values, items)) for values in (policy.rates, policy.noise))
+    return side * (1.0 - rate) / slope, 3.0 * slope**2 / noise
 
 
 def with_wish(policy: Any, state: State, category: str, lift: float, weight: float) -> State:

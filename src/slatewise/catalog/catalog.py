@@ -14,8 +14,9 @@ from slatewise.catalog.content import ContentModel
 from slatewise.catalog.embeddings import BprSettings, Factors, train_bpr
 from slatewise.catalog.from_vectors import describe_population, one_per_item, sorted_order
 from slatewise.catalog.identifiers import Identifiers, PackedText
+from slatewise.catalog.mapped_arrays import shared
 from slatewise.catalog.model_files import Arrays, CatalogError, read_model
-from slatewise.catalog.population import item_log_odds, item_scale, mean_and_covariance
+from slatewise.catalog.population import item_log_odds, item_scale, mean_and_covariance, without_popularity
 from slatewise.catalog.taste import co_likes, linearized_taste, taste_vectors
 from slatewise.catalog.validation import AXES, check_catalog
 from slatewise.catalog.versions import add_version
@@ -454,6 +455,17 @@ class Catalog:
     def vector_model(self) -> ContentModel:
         """What categories, words of titles and the vector say about an item; fitted when first used."""
         return fit_content(self, with_vectors=True)
+
+    @cached_property
+    def similarity_vectors(self) -> NDArray[np.float32]:
+        """The vectors whose cosines say how similar items are that have no categories.
+
+        Given vectors are taken as they are, trained ones without what all popular items share (`without_popularity`).
+        """
+        if self.takes_vectors or not self.n_items or self.categories.any(axis=1).all():
+            return self.vectors
+        rates = 1.0 / (1.0 + np.exp(-self.trained.log_odds[: self.trained.item_ids.n_sorted]))
+        return shared(without_popularity(self.vectors, rates))
 
     @property
     def takes_vectors(self) -> bool:

@@ -10,6 +10,8 @@ from slatewise.catalog.likes import Likes, Products
 Floats = NDArray[np.float64]
 
 RIDGE = 1.0
+VANISHED = 1e-10
+"""A part of a squared length below this is rounding."""
 
 
 def like_rates(counts: NDArray[np.integer[Any]], n_users: int) -> Floats:
@@ -31,6 +33,21 @@ def item_scale(item_vectors: Floats) -> float:
     """
     length = float(np.sqrt(np.square(item_vectors).sum() / max(len(item_vectors), 1)))
     return 1.0 / length if length > 0 else 1.0
+
+
+def without_popularity(vectors: NDArray[np.float32], rates: Floats) -> NDArray[np.float32]:
+    """Return x − (x·a / a·a) a (n_items, dim), a the mean vector by rates of the first len(rates) items.
+
+    Vectors trained on likes without a bias per item say how popular an item is along a direction that all popular items
+    share, so that any two of these look alike; what is left says what they have in common beyond that. What is left of
+    a vector that says nothing else is zero.
+    """
+    known = vectors.astype(np.float64)
+    shared = rates @ known[: len(rates)]
+    length = float(shared @ shared)
+    left = known - np.outer(known @ shared / length, shared) if length > 0.0 else known
+    says_more = np.square(left).sum(axis=1) > VANISHED * np.square(known).sum(axis=1)
+    return np.asarray(left * says_more[:, None], dtype=np.float32)
 
 
 def mean_and_covariance(user_vectors: Floats) -> tuple[Floats, Floats]:

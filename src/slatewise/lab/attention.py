@@ -150,7 +150,9 @@ def _row(policy: Policy, test: Dataset, audience: Audience, run: tuple[str, int]
     records = simulate(policy, test, Session(ROUNDS, K, seed, audience))
     labels = {"dataset": pl.lit(test.name), "split": pl.lit(seed), "policy": pl.lit("")}
     liked = records.with_columns(clicked=pl.col("liked"), **labels)
-    metrics = per_split(per_user(liked, test.categories, (ROUNDS * K,), policy.catalog.vectors)).row(0, named=True)
+    metrics = per_split(per_user(liked, test.categories, (ROUNDS * K,), policy.catalog.similarity_vectors)).row(
+        0, named=True
+    )
     return {"split": seed, "world": world, **{name: metrics[name] for name in (METRIC, "diversity")}}
 
 

@@ -96,7 +96,7 @@ def evaluate(
     for options in tried:
         records = simulate(policy_with(policy, catalog, options), validation, session)
         run = records.with_columns(dataset=pl.lit(validation.name), split=pl.lit(0), policy=pl.lit(policy))
-        row = per_split(per_user(run, validation.categories, (n_shown,), catalog.vectors)).row(0, named=True)
+        row = per_split(per_user(run, validation.categories, (n_shown,), catalog.similarity_vectors)).row(0, named=True)
         results.append(Candidate(options, row[f"p@{n_shown}"], row["diversity"], row["f"]))
     return sorted(results, key=lambda candidate: -candidate.f)
 

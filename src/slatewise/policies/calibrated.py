@@ -185,7 +185,7 @@ class Calibrated:
     @cached_property
     def similarity_vectors(self) -> Vectors:
         """The vectors whose cosines say how similar items are; none if all items have categories."""
-        return vectors_for_overlap(self.category_sets, self.catalog.vectors)
+        return vectors_for_overlap(self.category_sets, self.catalog.similarity_vectors)
 
     def with_diversity(self, diversity: float) -> "Calibrated":
         """Return the same policy with another diversity; everything prepared is shared."""

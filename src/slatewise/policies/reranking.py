@@ -138,7 +138,7 @@ Rerank = Callable[[Reranker, Wanted, Booleans | Available, int], Choice]
 
 def _overlap(reranker: Reranker, wanted: Wanted, available: Booleans | Available, k: int) -> Choice:
     """Ours: the score minus the summed similarity with the items chosen so far."""
-    vectors = vectors_for_overlap(reranker.sets, reranker.vectors)
+    vectors = vectors_for_overlap(reranker.sets, reranker.catalog.similarity_vectors)
     return choose(table(wanted.scores), rules.overlap(reranker.sets, wanted.weights, vectors), available, k)
 
 

@@ -104,7 +104,7 @@ def describe(served: ServedCatalog, chosen: Slates, choosing: Choosing) -> tuple
 def distances_of(catalog: Catalog, numbers: Integers) -> tuple[list[float | None], float | None]:
     """Return how unlike the others each of some items is, and how varied all are; None where nothing is known."""
     distances, variety = np.empty((1, len(numbers))), np.empty(1)
-    similarity.measure_variety(numbers[None], catalog.categories, catalog.vectors, distances, variety)
+    similarity.measure_variety(numbers[None], catalog.categories, catalog.similarity_vectors, distances, variety)
     return [*_rounded(distances[0])], next(iter(_rounded(variety)))
 
 

@@ -197,8 +197,8 @@ class Slate:
     """A recorded list of items to show, number `number` of its user, counted from 0; feedback names its slate_id.
 
     variety: the mean of 1 − similarity over its pairs of items, None if nothing is known about them. Two items are as
-    similar as the Jaccard index of their categories, if both have some, else as the cosine of their vectors, not below
-    0; an item with neither, or with a vector of zeros, cannot be compared.
+    similar as the Jaccard index of their categories, if both have some, else as the cosine of their vectors
+    (`Catalog.similarity_vectors`), not below 0; an item with neither, or with a vector of zeros, cannot be compared.
 
     Examples
     --------

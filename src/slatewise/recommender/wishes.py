@@ -4,6 +4,11 @@ Somebody who asks for more of a category says how much more they like it than mo
 taste is shown in (`explain.lifts`): z = u·(θ − m) + noise of variance 1/w. Everyone starts with the belief N(m, Σ), and
 u = c / √(cᵀΣc), c the direction of the category (`category_centers`). So Σ⁻¹ += w u uᵀ and
 Σ⁻¹m += w (z + u·m) u: exact, and in any order.
+
+Where likes are y = μ + θ·t + noise of variance ψ, `more` is as if LIKES typical items of the category had been liked,
+as far as that is about the category: with means over its items, t·u = √(cᵀΣc) = s, so z = (1 − μ)/s and w = LIKES·s²/ψ.
+So a wish for what few people like says more, as it takes more to get that onto a slate. `less` is as much the other
+way. Other policies take z = ±WISHED and w = 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +27,10 @@ from slatewise.store.records import EventRecord
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+LIKES = 3.0
+"""How many likes of items of the category `more` is worth."""
 WISHED = 2.0
-"""What `more` is taken for, in deviations between people: more than 98 of 100 of them like the category; `less`: −2."""
+"""What `more` is taken for, in deviations between people, where likes have no rates: more than 98 of 100 of them."""
 SMALLEST_SPREAD = 1e-24
 WISH_COLUMNS = 4
 NO_WISHES: Floats = np.empty((0, WISH_COLUMNS))
@@ -31,15 +38,18 @@ NO_WISHES: Floats = np.empty((0, WISH_COLUMNS))
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Where taste for each category of a policy's training lies: u (n_categories, dim) and u·m (n_categories,).
+    """Where taste for each category of a policy's training lies, and what `more` of it says.
 
-    arrays: those of a state that hold Σ⁻¹ and Σ⁻¹m.
+    arrays: those of a state that hold Σ⁻¹ and Σ⁻¹m; units: u (n_categories, dim); usual: u·m, lifts: z, and weights: w,
+    each (n_categories,).
     """
 
     names: Mapping[str, int]
     arrays: tuple[str, str]
     units: Floats
     usual: Floats
+    lifts: Floats
+    weights: Floats
 
     @classmethod
     def of(cls, policy: Policy) -> "Directions | None":
@@ -52,11 +62,17 @@ class Directions:
         spread = np.sqrt(variance[0])
         scale = np.where(variance[0] > SMALLEST_SPREAD, 1.0 / np.maximum(spread, SMALLEST_SPREAD), 0.0)
         names = {name: number for number, name in enumerate(catalog.category_names)}
-        return cls(names, known.belief_arrays, centers * scale[:, None], mean[0] * scale)
+        return cls(names, known.belief_arrays, centers * scale[:, None], mean[0] * scale, *_strengths(policy, spread))
+
+    def precisions(self, wishes: Floats) -> Floats:
+        """Return the w of wishes (n, 4): category, value from 0 to 1, weight, and when."""
+        return np.asarray(wishes[:, 2] * self.weights[_categories(wishes)])
 
     def pulls(self, wishes: Floats) -> Floats:
-        """Return the factors w (z + u·m) of wishes (n, 4): category, value from 0 to 1, weight, and when."""
-        return np.asarray(wishes[:, 2] * (_lifts(wishes) + self.usual[_categories(wishes)]))
+        """Return the factors w (z + u·m) of wishes (n, 4)."""
+        categories = _categories(wishes)
+        lifts = self.lifts[categories] * (2.0 * wishes[:, 1] - 1.0)
+        return np.asarray(self.precisions(wishes) * (lifts + self.usual[categories]))
 
     def at(self, wishes: Floats) -> Floats:
         """Return the u of wishes (n, dim)."""
@@ -66,7 +82,8 @@ class Directions:
         """Add what wishes (n, 4) say to the state of one user."""
         precision, shift = self.arrays
         before = belief.Beliefs(state[precision], state[shift])
-        learned = belief.add_evidence(before, self.at(wishes)[None], wishes[None, :, 2], self.pulls(wishes)[None])
+        at, weight, pulls = self.at(wishes), self.precisions(wishes), self.pulls(wishes)
+        learned = belief.add_evidence(before, at[None], weight[None], pulls[None])
         return {**state, precision: learned.precision, shift: learned.shift}
 
     def shares(self, beliefs: belief.Factored, shown: Floats, wishes: Floats) -> Floats:
@@ -84,8 +101,7 @@ def category_centers(catalog: Catalog, vectors: NDArray[np.float32]) -> Floats:
     refuses ten popular items does not come to like whatever is rare.
     """
     rates, tastes = 1.0 / (1.0 + np.exp(-catalog.log_odds)), vectors.astype(np.float64)
-    weights = catalog.categories * rates[:, None]
-    means = weights.T @ tastes / np.maximum(weights.sum(axis=0), 1e-12)[:, None]
+    means = _shares(catalog, rates).T @ tastes
     overall = rates @ tastes / rates.sum()
     return np.asarray(means - np.outer(means @ overall / max(overall @ overall, SMALLEST_SPREAD), overall))
 
@@ -112,5 +128,19 @@ def _categories(wishes: Floats) -> Integers:
     return wishes[:, 0].astype(np.int64)
 
 
-def _lifts(wishes: Floats) -> Floats:
-    return np.asarray(WISHED * (2.0 * wishes[:, 1] - 1.0))
+def _shares(catalog: Catalog, rates: Floats) -> Floats:
+    """Return the weights of items in the mean of each category (n_items, n_categories)."""
+    weights = catalog.categories * rates[:, None]
+    return np.asarray(weights / np.maximum(weights.sum(axis=0), 1e-12))
+
+
+def _strengths(policy: Policy, spread: Floats) -> tuple[Floats, Floats]:
+    """Return what `more` of each category says and how much that weighs: z and w, each (n_categories,)."""
+    model = getattr(policy, "model", None)
+    if not isinstance(model, belief.LinearModel):
+        return np.full(len(spread), WISHED), np.ones(len(spread))
+    catalog = policy.catalog.trained
+    shares = _shares(catalog, model.expected[: catalog.n_items])
+    rates, noise = shares.T @ model.expected[: catalog.n_items], shares.T @ model.noise[: catalog.n_items]
+    weights = LIKES * np.square(spread) / np.maximum(noise, SMALLEST_SPREAD)
+    return (1.0 - rates) / np.maximum(spread, SMALLEST_SPREAD), weights
