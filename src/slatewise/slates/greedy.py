@@ -82,6 +82,9 @@ CROWDED = 32
 CROWDED_SETS = 8
 """Where more items of a block come into question than this, their overlaps are looked at together first."""
 
+UNREAD = -1
+"""Stands for the number of chosen items where a block has no values yet."""
+
 ITEM, SEEN, OWN, SIZE, STATE, GAIN = range(6)
 """The rows of the pool (6, n): item, number of chosen items it has seen, own value, size, state, last known gain."""
 
@@ -89,8 +92,9 @@ ActiveRule = tuple[tuple[int, float, float], Vectors, SetMemory]
 """Kind, weight and noise of a user's rule, vectors, sets."""
 
 BlockMemory = tuple[Floats, Words, Floats, Integers, Floats, NDArray[np.int32], Floats]
-"""Bounds of blocks, bits of closed items, values of items; for the largest cosine of a table also how many chosen items
-the values of a block allow for, and 1 / |x_i|; for one block sums of products, and values less overlaps."""
+"""Bounds of blocks, bits of closed items, values of items; how many chosen items the values of a block allow for,
+UNREAD before they are taken from the int8 copy; for the largest cosine of a table also 1 / |x_i|; for one block sums of
+products, and values less overlaps."""
 
 
 @dataclass(frozen=True)
@@ -153,9 +157,10 @@ def choose_slates(
     if n == 0:
         return -1
     n_blocks = (n + BLOCK - 1) // BLOCK
-    values = np.empty(n_blocks * BLOCK if n <= KEPT_VALUES else PARTS * BLOCK)
-    looks = kind == LARGEST_COSINE and scores[0] == TABLE and not restricted and n <= KEPT_VALUES
-    seen, inverse = np.empty(n_blocks if looks else 0, dtype=np.int64), np.empty(n if looks else 0)
+    keeps = n <= KEPT_VALUES
+    looks = kind == LARGEST_COSINE and scores[0] == TABLE and not restricted and keeps
+    values = np.empty(n_blocks * BLOCK if keeps else PARTS * BLOCK)
+    seen, inverse = np.empty(n_blocks if keeps else 0, dtype=np.int64), np.empty(n if looks else 0)
     of_one_block = (np.empty(BLOCK, dtype=np.int32), np.empty(BLOCK))
     blocks = (np.empty(n_blocks), np.empty(n_blocks, dtype=np.uint64), values, seen, inverse, *of_one_block)
     sets = (words, set_of_item, np.empty(words.shape[0], dtype=np.int64), np.empty(words.shape[0]))
@@ -223,7 +228,7 @@ def choose_slate(
     """Choose one user's items one by one, and note their gains and own values. False if a score is not finite."""
     ((blocks, pool, directions, lengths), available), slate, user = given, chosen[0][one_pass[0]], one_pass[0]
     (kind, weight, _), vectors, (_, _, seen, sums) = rule
-    seen[:], sums[:], blocks[3][:] = 0, 0.0, 0
+    seen[:], sums[:], blocks[3][:] = 0, 0.0, UNREAD if one_pass[5][0] else 0
     filled = size = count = 0 * slate.size  # for a constant 0, numba would compile the callees once more
     while filled < slate.size:
         headroom = 0.0
@@ -279,32 +284,35 @@ def open_blocks(
     form, table, matrix, features, _, base, factor, _, _, copy = scores
     one_pass, available = given
     user, n, error, _, _, int8 = one_pass
+    keeps = n <= KEPT_VALUES
     is_first, start, reach = size == 0 and bounds.size > 0, 0 * size, lowest_tie(best) - error - headroom
     if is_first:
         start = place_of_largest(bounds, bounds.size)
         reach = -np.inf if int8[0] else bounds[start] - 2.0 * error
     block = first_reaching(bounds, start, reach)
     while block < bounds.size:
-        shift = 0 if n <= KEPT_VALUES and not int8[0] else block * BLOCK
-        if int8[0]:
-            largest = quantized_bounds(copy, int8, block, products, values)
+        shift = 0 if keeps else block * BLOCK
+        first, last = block * BLOCK - shift, min(n, block * BLOCK + BLOCK) - shift
+        if int8[0] and (not keeps or seen[block] == UNREAD):
+            largest = quantized_bounds(copy, int8, block, products, values[first : first + BLOCK])
+            if keeps:
+                seen[block] = 0
             if largest < reach:
                 bounds[block] = largest
                 block = first_reaching(bounds, block + 1, reach)
                 continue
-        elif n > KEPT_VALUES:
+        elif not keeps and not int8[0]:
             bound_items(scores, one_pass, block, values, shift)
-        first, last = block * BLOCK - shift, min(n, block * BLOCK + BLOCK) - shift
-        bits, bounds[block] = reaching(values, first, last, closed[block], reach)
-        if seen.size > 0 and seen[block] < count and ones(np.uint64(bits)) * CROWDED > vectors.shape[1]:
+        bits, bounds[block] = reaching(values[first:last], closed[block], reach)
+        if inverse.size > 0 and seen[block] < count and ones(np.uint64(bits)) * CROWDED > vectors.shape[1]:
             since, scored = (directions, seen[block], count), (table, user, weight)
             subtract_cosines(vectors, inverse, since, scored, (values, first, last))
             seen[block] = count
-            bits, bounds[block] = reaching(values, first, last, closed[block], reach)
+            bits, bounds[block] = reaching(values[first:last], closed[block], reach)
         elif kind == OVERLAP and count > 0 and ones(np.uint64(bits)) > CROWDED_SETS:
             of_block = (values, first, last, block * BLOCK)
             less_overlap(weight, sets, (slate, count), (scores, one_pass), of_block, lowered)
-            bits, bounds[block] = reaching(lowered, 0, last - first, closed[block], reach)
+            bits, bounds[block] = reaching(lowered[: last - first], closed[block], reach)
         closed[block] |= np.uint64(bits)
         place = next_set(np.uint64(bits), 0)
         while place < BLOCK:

@@ -227,14 +227,14 @@ def largest_finite_open(values: Floats, first: int, closed: np.uint64) -> float:
 
 
 @inner
-def reaching(values: Floats, first: int, last: int, closed: np.uint64, limit: float) -> tuple[np.uint64, float]:
+def reaching(values: Floats, closed: np.uint64, limit: float) -> tuple[np.uint64, float]:
     """Return the bits of a block's items that are open and reach a limit, and the largest of the other open ones.
 
     There is no branch in it: whether an item reaches the limit cannot be predicted.
     """
     bits, rest = np.uint64(0), -np.inf
-    for place in range(last - first):
-        value = values[first + place]
+    for place in range(values.size):
+        value = values[place]
         is_open = (closed >> np.uint64(place)) & np.uint64(1) == np.uint64(0)
         reaches = value >= limit
         bits |= np.uint64(is_open & reaches) << np.uint64(place)
