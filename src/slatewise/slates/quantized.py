@@ -26,7 +26,7 @@ from slatewise.catalog.mapped_arrays import shared
 from slatewise.compiled import compiled
 from slatewise.slates.kernels import BLOCK, Floats, Integers, allocating, inner, read_only, squared_lengths
 
-QUANTIZED_FROM = 8_000
+QUANTIZED_FROM = 2_000
 """Catalogs of at least so many items get the copy, unless the environment says otherwise."""
 VARIABLE = "SLATEWISE_QUANTIZE_FROM"
 NEVER = "never"
