@@ -40,7 +40,7 @@ class _InnerKernel(Kernel):
     """A kernel that only other kernels call: without an entry from Python it compiles faster.
 
     It becomes part of its callers: a call would pass every field of every array. It makes no arrays but views, so it
-    need not count references to them, which numba does wherever one gets a name; that took as long as all the rest.
+    need not count references to them, which numba does wherever one gets a name, at the cost of a third of the time.
     """
 
     options: ClassVar[dict[str, Any]] = {
