@@ -1,3 +1,5 @@
+import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -240,6 +242,26 @@ def test_blocks_must_be_opened_again(plain_python: pytest.MonkeyPatch) -> None:
 def test_kernels_for_other_kernels_say_so() -> None:
     with pytest.raises(TypeError, match="product is for other kernels"):
         kernels.product(np.ones((1, 2)), 0, np.ones((1, 2)), 0)
+
+
+@pytest.mark.parametrize("rule", [*RULES, "int8 copy"])
+def test_kernels_give_back_all_arrays(rule: str) -> None:
+    """Most of them count no references to arrays; those that do, and allocate some, must be even in the end."""
+    scores, vectors, available = world(12, n_items=200, dim=4, n_users=4)
+    items = LinearItems.of(vectors, np.zeros(200), base=np.zeros(200), is_quantized=True)
+    nrt: Any = importlib.import_module("numba.core.runtime.nrt")
+    nrt._nrt.memsys_enable_stats()
+
+    def counts() -> list[int]:
+        if rule == "int8 copy":
+            choose(items.linear(vectors[:4]), similarity(vectors), available, 4)
+        else:
+            run(rule, scores, vectors, available, 4)
+        made = nrt.rtsys.get_allocation_stats()
+        return [made.alloc - made.free, *map(sys.getrefcount, (scores, vectors, available, items.features))]
+
+    counts()
+    assert counts() == counts()
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -14,14 +14,13 @@ from contextlib import contextmanager
 from functools import cached_property, update_wrapper
 from pathlib import Path
 from types import FunctionType
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 PATIENCE = 2.0
 NOTICE = "slatewise: compiling for this machine; this takes some seconds and happens once"
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _one_at_a_time = threading.Lock()
 
 
@@ -37,6 +36,7 @@ def compiled(function: Function) -> Function:
 class Kernel:
     """A compiled function; `__wrapped__` is the same in plain Python."""
 
+    options: ClassVar[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
     __wrapped__: Any
 
     def __init__(self, function: FunctionType) -> None:
@@ -76,7 +76,7 @@ class Kernel:
         import numba
 
         try:
-            return numba.njit(self._linked("dispatcher"), cache=True, **_OPTIONS)
+            return numba.njit(self._linked("dispatcher"), cache=True, **self.options)
         except RuntimeError:  # no directory can be written
             return self.uncached
 
@@ -85,7 +85,7 @@ class Kernel:
         """The same without a cache."""
         import numba
 
-        return numba.njit(self._linked("uncached"), **_OPTIONS)
+        return numba.njit(self._linked("uncached"), **self.options)
 
     @cached_property
     def callees(self) -> dict[str, "Kernel"]:

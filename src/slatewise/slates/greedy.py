@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from slatewise.compiled import compiled
 from slatewise.slates.available import Available, AvailableArguments, available_arguments
@@ -27,6 +27,7 @@ from slatewise.slates.kernels import (
     Integers,
     Vectors,
     Words,
+    allocating,
     inner,
     inverse_lengths,
     lower_cosines,
@@ -81,15 +82,19 @@ CROWDED = 32
 CROWDED_SETS = 8
 """Where more items of a block come into question than this, their overlaps are looked at together first."""
 
+UNREAD = -1
+"""Stands for the number of chosen items where a block has no values yet."""
+
 ITEM, SEEN, OWN, SIZE, STATE, GAIN = range(6)
 """The rows of the pool (6, n): item, number of chosen items it has seen, own value, size, state, last known gain."""
 
 ActiveRule = tuple[tuple[int, float, float], Vectors, SetMemory]
 """Kind, weight and noise of a user's rule, vectors, sets."""
 
-BlockMemory = tuple[Floats, Words, Floats, Integers, Floats]
-"""Bounds of blocks, bits of closed items, values of items; for the largest cosine of a table also how many chosen items
-the values of a block allow for, and 1 / |x_i|."""
+BlockMemory = tuple[Floats, Words, Floats, Integers, Floats, NDArray[np.int32], Floats]
+"""Bounds of blocks, bits of closed items, values of items; how many chosen items the values of a block allow for,
+UNREAD before they are taken from the int8 copy; for the largest cosine of a table also 1 / |x_i|; for one block sums of
+products, and values less overlaps."""
 
 
 @dataclass(frozen=True)
@@ -152,10 +157,12 @@ def choose_slates(
     if n == 0:
         return -1
     n_blocks = (n + BLOCK - 1) // BLOCK
-    values = np.empty(n_blocks * BLOCK if n <= KEPT_VALUES else PARTS * BLOCK)
-    looks = kind == LARGEST_COSINE and scores[0] == TABLE and not restricted and n <= KEPT_VALUES
-    seen, inverse = np.empty(n_blocks if looks else 0, dtype=np.int64), np.empty(n if looks else 0)
-    blocks = (np.empty(n_blocks), np.empty(n_blocks, dtype=np.uint64), values, seen, inverse)
+    keeps = n <= KEPT_VALUES
+    looks = kind == LARGEST_COSINE and scores[0] == TABLE and not restricted and keeps
+    values = np.empty(n_blocks * BLOCK if keeps else PARTS * BLOCK)
+    seen, inverse = np.empty(n_blocks if keeps else 0, dtype=np.int64), np.empty(n if looks else 0)
+    of_one_block = (np.empty(BLOCK, dtype=np.int32), np.empty(BLOCK))
+    blocks = (np.empty(n_blocks), np.empty(n_blocks, dtype=np.uint64), values, seen, inverse, *of_one_block)
     sets = (words, set_of_item, np.empty(words.shape[0], dtype=np.int64), np.empty(words.shape[0]))
     pool, directions, lengths = np.empty((6, n)), np.empty((k, vectors.shape[1])), np.zeros(k + 1)
     for user in range(chosen[0].shape[0]):
@@ -221,7 +228,7 @@ def choose_slate(
     """Choose one user's items one by one, and note their gains and own values. False if a score is not finite."""
     ((blocks, pool, directions, lengths), available), slate, user = given, chosen[0][one_pass[0]], one_pass[0]
     (kind, weight, _), vectors, (_, _, seen, sums) = rule
-    seen[:], sums[:], blocks[3][:] = 0, 0.0, 0
+    seen[:], sums[:], blocks[3][:] = 0, 0.0, UNREAD if one_pass[5][0] else 0
     filled = size = count = 0 * slate.size  # for a constant 0, numba would compile the callees once more
     while filled < slate.size:
         headroom = 0.0
@@ -271,39 +278,41 @@ def open_blocks(
 
     Return the best gain then and the size of the pool, −1 if a score is not finite.
     """
-    (pool, size, directions, slate, count, best, headroom), (bounds, closed, values, seen, inverse) = search, blocks
+    pool, size, directions, slate, count, best, headroom = search
+    bounds, closed, values, seen, inverse, products, lowered = blocks
     (kind, weight, _), vectors, sets = rule
     form, table, matrix, features, _, base, factor, _, _, copy = scores
     one_pass, available = given
     user, n, error, _, _, int8 = one_pass
-    products = np.empty(BLOCK, dtype=np.int32)
+    keeps = n <= KEPT_VALUES
     is_first, start, reach = size == 0 and bounds.size > 0, 0 * size, lowest_tie(best) - error - headroom
     if is_first:
         start = place_of_largest(bounds, bounds.size)
         reach = -np.inf if int8[0] else bounds[start] - 2.0 * error
     block = first_reaching(bounds, start, reach)
     while block < bounds.size:
-        shift = 0 if n <= KEPT_VALUES and not int8[0] else block * BLOCK
-        if int8[0]:
-            largest = quantized_bounds(copy, int8, block, products, values)
+        shift = 0 if keeps else block * BLOCK
+        first, last = block * BLOCK - shift, min(n, block * BLOCK + BLOCK) - shift
+        if int8[0] and (not keeps or seen[block] == UNREAD):
+            largest = quantized_bounds(copy, int8, block, products, values[first : first + BLOCK])
+            if keeps:
+                seen[block] = 0
             if largest < reach:
                 bounds[block] = largest
                 block = first_reaching(bounds, block + 1, reach)
                 continue
-        elif n > KEPT_VALUES:
+        elif not keeps and not int8[0]:
             bound_items(scores, one_pass, block, values, shift)
-        first, last = block * BLOCK - shift, min(n, block * BLOCK + BLOCK) - shift
-        bits, bounds[block] = reaching(values, first, last, closed[block], reach)
-        if seen.size > 0 and seen[block] < count and ones(np.uint64(bits)) * CROWDED > vectors.shape[1]:
+        bits, bounds[block] = reaching(values[first:last], closed[block], reach)
+        if inverse.size > 0 and seen[block] < count and ones(np.uint64(bits)) * CROWDED > vectors.shape[1]:
             since, scored = (directions, seen[block], count), (table, user, weight)
             subtract_cosines(vectors, inverse, since, scored, (values, first, last))
             seen[block] = count
-            bits, bounds[block] = reaching(values, first, last, closed[block], reach)
+            bits, bounds[block] = reaching(values[first:last], closed[block], reach)
         elif kind == OVERLAP and count > 0 and ones(np.uint64(bits)) > CROWDED_SETS:
-            lowered = less_overlap(
-                weight, sets, (slate, count), (scores, one_pass), (values, first, last, block * BLOCK)
-            )
-            bits, bounds[block] = reaching(lowered, 0, lowered.size, closed[block], reach)
+            of_block = (values, first, last, block * BLOCK)
+            less_overlap(weight, sets, (slate, count), (scores, one_pass), of_block, lowered)
+            bits, bounds[block] = reaching(lowered[: last - first], closed[block], reach)
         closed[block] |= np.uint64(bits)
         place = next_set(np.uint64(bits), 0)
         while place < BLOCK:
@@ -331,17 +340,16 @@ def less_overlap(
     chosen: tuple[Integers, int],
     places: tuple[ScoreArguments, Pass],
     block: tuple[Floats, int, int, int],
-) -> Floats:
-    """Return the bounds of a block, lowered by the weighted overlaps of its items' categories with those chosen."""
+    lowered: Floats,
+) -> None:
+    """Fill in the bounds of a block, lowered by the weighted overlaps of its items' categories with those chosen."""
     (slate, count), (values, first, last, start) = chosen, block
-    lowered = np.empty(last - first)
-    for place in range(lowered.size):
+    for place in range(last - first):
         item = item_at(places[0], places[1], start + place)
         lowered[place] = values[first + place] - weight * summed_similarity(sets, item, slate, count)
-    return lowered
 
 
-@inner
+@allocating
 def subtract_cosines(
     vectors: Vectors,
     inverse: Floats,

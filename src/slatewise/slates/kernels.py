@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from types import FunctionType
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -40,29 +39,28 @@ UNIT = 2.0**-23
 class _InnerKernel(Kernel):
     """A kernel that only other kernels call: without an entry from Python it compiles faster.
 
-    It becomes part of its callers: a call would pass every field of every array, and count references to arrays.
+    It becomes part of its callers: a call would pass every field of every array. It makes no arrays but views, so it
+    need not count references to them, which numba does wherever one gets a name, at the cost of a third of the time.
     """
 
-    options: ClassVar[dict[str, Any]] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
-
-    @cached_property
-    def dispatcher(self) -> Any:
-        """What numba makes of the function."""
-        return self._with_options(super().dispatcher)
-
-    @cached_property
-    def uncached(self) -> Any:
-        """The same without a cache."""
-        return self._with_options(super().uncached)
+    options: ClassVar[dict[str, Any]] = {
+        **Kernel.options,
+        "_nrt": False,
+        "no_cpython_wrapper": True,
+        "no_cfunc_wrapper": True,
+        "forceinline": True,
+    }
 
     def __call__(self, *arguments: Any) -> Any:
         """Refuse: there is no entry from Python."""
         del arguments
         raise TypeError(f"{self.__wrapped__.__name__} is for other kernels; its `__wrapped__` is plain Python")
 
-    def _with_options(self, dispatcher: Any) -> Any:
-        dispatcher.targetoptions.update(self.options)
-        return dispatcher
+
+class _AllocatingKernel(_InnerKernel):
+    """One that makes arrays, and counts who needs them."""
+
+    options: ClassVar[dict[str, Any]] = {**_InnerKernel.options, "_nrt": True}
 
 
 class _SumKernel(_InnerKernel):
@@ -74,6 +72,11 @@ class _SumKernel(_InnerKernel):
 def inner(function: Function) -> Function:
     """Compile a function that only other kernels call."""
     return cast(Function, _InnerKernel(cast(FunctionType, function)))
+
+
+def allocating(function: Function) -> Function:
+    """Compile a function that only other kernels call, and that makes arrays."""
+    return cast(Function, _AllocatingKernel(cast(FunctionType, function)))
 
 
 def sums(function: Function) -> Function:
@@ -224,14 +227,14 @@ def largest_finite_open(values: Floats, first: int, closed: np.uint64) -> float:
 
 
 @inner
-def reaching(values: Floats, first: int, last: int, closed: np.uint64, limit: float) -> tuple[np.uint64, float]:
+def reaching(values: Floats, closed: np.uint64, limit: float) -> tuple[np.uint64, float]:
     """Return the bits of a block's items that are open and reach a limit, and the largest of the other open ones.
 
     There is no branch in it: whether an item reaches the limit cannot be predicted.
     """
     bits, rest = np.uint64(0), -np.inf
-    for place in range(last - first):
-        value = values[first + place]
+    for place in range(values.size):
+        value = values[place]
         is_open = (closed >> np.uint64(place)) & np.uint64(1) == np.uint64(0)
         reaches = value >= limit
         bits |= np.uint64(is_open & reaches) << np.uint64(place)

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from slatewise.catalog.mapped_arrays import shared
 from slatewise.compiled import compiled
-from slatewise.slates.kernels import BLOCK, Floats, Integers, inner, read_only, squared_lengths
+from slatewise.slates.kernels import BLOCK, Floats, Integers, allocating, inner, read_only, squared_lengths
 
-QUANTIZED_FROM = 8_000
+QUANTIZED_FROM = 2_000
 """Catalogs of at least so many items get the copy, unless the environment says otherwise."""
 VARIABLE = "SLATEWISE_QUANTIZE_FROM"
 NEVER = "never"
@@ -153,7 +153,7 @@ def fill_codes(
     return residual, longest
 
 
-@inner
+@allocating
 def quantized_weights(copy: QuantizedArguments, weights: Floats, user: int, slope: float) -> QuantizedWeights:
     """Return the weights of a user, times the slope, as whole numbers and what they leave open."""
     codes, _, _, _, _, residual, longest, axis = copy

@@ -19,6 +19,7 @@ from slatewise.slates.kernels import (
     Integers,
     Vectors,
     Words,
+    allocating,
     inner,
     is_empty,
     jaccard_of_sets,
@@ -249,7 +250,7 @@ def add_direction(rule: tuple[int, float, float], vectors: Vectors, item: int, d
     return count + 1
 
 
-@inner
+@allocating
 def remove_projections(directions: Floats, count: int) -> None:
     """Subtract from directions[count] its projections on the ones before."""
     parts = np.empty(count)
@@ -260,7 +261,7 @@ def remove_projections(directions: Floats, count: int) -> None:
             directions[count, coordinate] -= parts[other] * directions[other, coordinate]
 
 
-@inner
+@allocating
 def drifts(directions: Floats, count: int, lengths: Floats) -> None:
     """Fill in, for each number s of chosen items, how long the sum of the unit vectors chosen since then is.
 

@@ -23,6 +23,7 @@ from slatewise.slates.kernels import (
     Blocks,
     Floats,
     Integers,
+    allocating,
     inner,
     largest_open,
     linear_bound,
@@ -187,7 +188,7 @@ def rounding_error(scores: ScoreArguments, user: int) -> float:
     return UNIT * (features.shape[1] + 3) * size + 1.0 / LARGEST if size < LARGEST else np.inf
 
 
-@inner
+@allocating
 def narrow_weights(scores: ScoreArguments, user: int) -> NDArray[np.float32]:
     """Return the weights of the bounds in float32; none for a table."""
     kind, values, _, features, _, _, factor, _, _, _ = scores
@@ -198,7 +199,7 @@ def narrow_weights(scores: ScoreArguments, user: int) -> NDArray[np.float32]:
     return weights
 
 
-@inner
+@allocating
 def int8_weights(scores: ScoreArguments, user: int, error: float, is_restricted: bool) -> QuantizedWeights:
     """Return the weights for the int8 copy, which is used if there is one, for all items that float32 can hold."""
     kind, values, _, _, _, _, factor, _, _, copy = scores
