@@ -54,7 +54,7 @@ class PackedText(Sequence[str]):
         encoded = {index: changes[index].encode() for index in sorted(changes)}
         lengths = np.zeros(max([len(self), *(index + 1 for index in encoded)]), dtype=np.int64)
         lengths[: len(self)] = np.diff(self.ends, prepend=0)
-        content, parts, start = memoryview(self.buffer.tobytes()), list[bytes | memoryview](), 0
+        content, parts, start = self.buffer.data, list[bytes | memoryview](), 0
         for index, text in encoded.items():
             end = int(self.ends[index]) if index < len(self) else len(content)
             parts += [content[start : end - int(lengths[index])], text]

@@ -93,17 +93,18 @@ def _categories(
 ) -> NDArray[np.bool_]:
     """Return which item has which category; without any given, those of the training count."""
     trained, columns = catalog.trained, {name: column for column, name in enumerate(names)}
-    n_items = max(catalog.n_items, int(rows.max(initial=-1)) + 1)
-    grown = _grown(catalog.categories, (n_items, len(names)))
-    grown[rows] = False
-    pairs = [
-        (row, columns[name]) for row, item in zip(rows.tolist(), items, strict=True) for name in item.categories or ()
-    ]
-    grown[tuple(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)] = True
+    said = np.zeros((len(rows), len(names)), dtype=np.bool_)
+    pairs = [(place, columns[name]) for place, item in enumerate(items) for name in item.categories or ()]
+    said[tuple(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)] = True
     is_as_trained = np.array([item.categories is None for item in items], dtype=np.bool_) & (rows < trained.n_items)
-    kept = rows[is_as_trained]
-    grown[kept, : trained.n_categories] = trained.categories[kept]
-    return catalog.categories if np.array_equal(grown, catalog.categories) else grown
+    said[is_as_trained, : trained.n_categories] = trained.categories[rows[is_as_trained]]
+    n_items = max(catalog.n_items, int(rows.max(initial=-1)) + 1)
+    shape = (n_items, len(names))
+    if shape == catalog.categories.shape and np.array_equal(catalog.categories[rows], said):
+        return catalog.categories
+    grown = _grown(catalog.categories, shape)
+    grown[rows] = said
+    return grown
 
 
 def _arrays(

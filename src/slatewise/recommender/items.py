@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
-from slatewise.catalog.identifiers import LARGEST, SMALLEST, Identifier, PackedText
+from slatewise.catalog.blocked_text import BlockedText
+from slatewise.catalog.identifiers import LARGEST, SMALLEST, Identifier
 from slatewise.catalog.live_items import ItemContent, with_content
 from slatewise.recommender.attributes import kind_of
 from slatewise.store.protocol import Store, Transaction
@@ -81,7 +82,7 @@ class ItemSnapshot:
     catalog: Catalog
     available: Booleans
     published_at: Floats
-    attributes: PackedText
+    attributes: BlockedText
     untrained: UntrainedItems
     version: int = 0
     kinds: dict[str, str] = field(default_factory=dict)
@@ -92,8 +93,8 @@ class ItemSnapshot:
         """Return a catalog without an item table."""
         trained = catalog.trained
         n_items = trained.n_items
-        nothing = PackedText(np.empty(0, dtype=np.uint8), np.zeros(n_items, dtype=np.int64))
         available = np.ones(n_items, dtype=np.bool_) if trained.available is None else trained.available
+        nothing = BlockedText.of_nothing(n_items)
         return cls(trained, available, np.full(n_items, np.nan), nothing, UntrainedItems(n_items))
 
     @classmethod
@@ -153,7 +154,7 @@ class ItemSnapshot:
             kinds=kinds,
             mixed=self.mixed | mixed,
         )
-        if "frame" in vars(self) and changed.mixed == self.mixed:
+        if "frame" in vars(self) and changed.mixed == self.mixed and kinds.items() >= self.kinds.items():
             from slatewise.recommender.item_frame import changed_frame
 
             vars(changed)["frame"] = changed_frame(self.frame, changed, numbers)
@@ -199,7 +200,9 @@ def _read(transaction: Transaction, snapshot: ItemSnapshot) -> ItemSnapshot:
 
 
 def _changed(array: NDArray[Any], n_items: int, numbers: list[int], values: list[bool] | list[float]) -> NDArray[Any]:
-    """Return an array for so many items with some values changed."""
+    """Return an array for so many items with some values changed; the same if none does."""
+    if n_items == len(array) and np.array_equal(array[numbers], values, equal_nan=array.dtype.kind == "f"):
+        return array
     grown = np.empty(n_items, dtype=array.dtype)
     grown[: len(array)] = array
     grown[numbers] = values

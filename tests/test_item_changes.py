@@ -1,0 +1,118 @@
+"""One change of an item costs what the change is, not what the catalog is: everything else is shared, not copied."""
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slatewise.catalog import Catalog, blocked_text
+from slatewise.catalog.blocked_text import BlockedText
+from slatewise.recommender import Item, Recommender, SlateRules, item_frame
+from tests.support.recommending import make_catalog
+
+N_ITEMS = 100
+PART = 8
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return make_catalog(N_ITEMS)
+
+
+@pytest.fixture
+def shop(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Recommender:
+    """A service whose items have prices that somebody has asked about, in parts of eight items."""
+    monkeypatch.setattr(item_frame, "PART", PART)
+    monkeypatch.setattr(blocked_text, "PER_BLOCK", PART)
+    recommender = Recommender(catalog)
+    recommender.put_items(Item(item, attributes={"price": item}) for item in range(100, 100 + N_ITEMS))
+    recommender.preview("ann", rules=SlateRules(filter="price > 0"))
+    return recommender
+
+
+def addresses(frame: pl.DataFrame) -> dict[int, int]:
+    """How many rows of the prices are kept where."""
+    chunks = [chunk.to_numpy(allow_copy=False) for chunk in frame["price"].get_chunks()]
+    return {chunk.ctypes.data: len(chunk) for chunk in chunks}
+
+
+def copied_rows(before: pl.DataFrame, after: pl.DataFrame) -> int:
+    """How many rows of the prices are not where some rows of the frame before were."""
+    kept = [range(start, start + 8 * n_rows) for start, n_rows in addresses(before).items()]
+    return sum(n_rows for start, n_rows in addresses(after).items() if not any(start in memory for memory in kept))
+
+
+def rebuilt_frame(frame: pl.DataFrame, items: Any, changed: list[int]) -> pl.DataFrame:
+    """The negative control: every row is gathered."""
+    del frame, changed
+    whole = item_frame.item_frame(items)
+    return whole[[*range(len(whole))]]
+
+
+def changes(shop: Recommender) -> dict[str, Callable[[], int]]:
+    return {
+        "a price": lambda: shop.patch_item(150, {"attributes": {"price": 1.5}}),
+        "availability": lambda: shop.withdraw_items([151]),
+        "a new item": lambda: shop.put_items([Item(7, attributes={"price": 2})]),
+    }
+
+
+@pytest.mark.parametrize("name", ["a price", "availability", "a new item"])
+def test_a_change_copies_only_the_part_it_is_in(shop: Recommender, name: str) -> None:
+    before = shop.snapshot
+    changes(shop)[name]()
+    after = shop.snapshot
+    assert 1 <= copied_rows(before.frame, after.frame) <= PART
+    blocks = zip(before.attributes.blocks, after.attributes.blocks, strict=False)
+    assert sum(one is not other for one, other in blocks) <= 1
+    assert after.frame.equals(item_frame.item_frame(after).select(after.frame.columns))
+
+
+def test_a_frame_that_is_made_again_would_be_noticed(shop: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(item_frame, "changed_frame", rebuilt_frame)
+    before = shop.snapshot
+    changes(shop)["a price"]()
+    assert copied_rows(before.frame, shop.snapshot.frame) >= N_ITEMS
+
+
+def test_what_nothing_is_said_about_stays_the_same_object(shop: Recommender) -> None:
+    served, before = shop._serving.served, shop.snapshot
+    changes(shop)["a price"]()
+    after = shop.snapshot
+    assert after.catalog is before.catalog
+    assert after.available is before.available
+    assert after.published_at is before.published_at
+    assert shop._serving.served.prepared() is served.prepared()
+
+
+def test_an_attribute_may_change_its_kind_again_and_again(catalog: Catalog) -> None:
+    recommender = Recommender(catalog)
+    for value in (1.0, "cheap", 2.0, "dear"):
+        recommender.put_items([Item(100, attributes={"price": value})])
+        assert recommender.snapshot.frame["price"].drop_nulls().to_list() == [value]
+
+
+@given(st.integers(0, 20), st.lists(st.lists(st.tuples(st.integers(0, 40), TEXT), max_size=3), max_size=4))
+def test_blocked_text_is_a_list(n_texts: int, batches: list[list[tuple[int, str]]]) -> None:
+    expected = [""] * n_texts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocked_text, "PER_BLOCK", 3)
+        texts = BlockedText.of_nothing(n_texts)
+        for batch in batches:
+            changed = {at: text for at, text in batch if at < len(expected)}
+            changed |= {len(expected) + at: text for at, (_, text) in enumerate(batch)}
+            expected += [""] * len(batch)
+            for at, text in changed.items():
+                expected[at] = text
+            texts = texts.with_changes(changed)
+        assert (len(texts), [*texts], texts[1:5], texts[::2]) == (
+            len(expected),
+            expected,
+            expected[1:5],
+            expected[::2],
+        )
+        assert [texts[at] for at in range(-len(expected), len(expected))] == expected * 2
