@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 
 from slatewise.catalog import Catalog, blocked_text
 from slatewise.catalog.blocked_text import BlockedText
+from slatewise.policies.calibrated import Calibrated
 from slatewise.recommender import Item, Recommender, SlateRules, item_frame
-from tests.support.recommending import make_catalog
+from tests.support.recommending import make_catalog, restarted
 
 N_ITEMS = 100
 PART = 8
@@ -87,6 +89,49 @@ def test_what_nothing_is_said_about_stays_the_same_object(shop: Recommender) -> 
     assert after.available is before.available
     assert after.published_at is before.published_at
     assert shop._serving.served.prepared() is served.prepared()
+
+
+def counted_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many items were prepared for choosing slates, each time that any were."""
+    counts, prepare = list[int](), Calibrated._vectors
+
+    def counting(policy: Calibrated, items: Any) -> Any:
+        counts.append(len(items))
+        return prepare(policy, items)
+
+    monkeypatch.setattr(Calibrated, "_vectors", counting)
+    return counts
+
+
+CONTENT: dict[str, Callable[[Recommender], int]] = {
+    "a new item": lambda shop: shop.put_items([Item(7, "New", ["A", "Other"], vector=[1, 0, 0, 1, 0, 2])]),
+    "categories": lambda shop: shop.patch_item(150, {"categories": ["B", "Other"]}),
+    "two at once": lambda shop: shop.put_items([Item(8, "Newer", ["A"]), Item(150, None, ["New"])]),
+}
+
+
+@pytest.mark.parametrize("name", CONTENT)
+@pytest.mark.parametrize("is_published", [False, True])
+def test_policies_prepare_only_what_changed(
+    shop: Recommender, name: str, is_published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_published:
+        for user in range(20):
+            slate = shop.recommend(f"user {user}")
+            shop.feedback(slate.slate_id, [slate.items[0].id])
+        assert shop.learn_rates() > 0
+    counts = counted_rows(monkeypatch)
+    CONTENT[name](shop)
+    assert 0 < sum(counts) <= 2
+    afresh, served = restarted(shop)._serving.served, shop._serving.served
+    assert sum(counts) > N_ITEMS, "the negative control: a restart prepares everything"
+    one, other = served.policy("dc2b-calibrated"), afresh.policy("dc2b-calibrated")
+    for name_of_table in ("vectors", "rates", "noise", "features", "similarity_vectors"):
+        table, expected = getattr(one.policy, name_of_table), getattr(other.policy, name_of_table)
+        np.testing.assert_array_equal(table, expected, err_msg=name_of_table)
+    assert (one.version, one.key) == (other.version, other.key)
+    for visitor in ("ann", "user 3"):
+        assert shop.preview(visitor).items == restarted(shop).preview(visitor).items
 
 
 def test_an_attribute_may_change_its_kind_again_and_again(catalog: Catalog) -> None:

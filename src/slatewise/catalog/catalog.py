@@ -16,7 +16,7 @@ from slatewise.catalog.from_vectors import describe_population, one_per_item, so
 from slatewise.catalog.identifiers import Identifiers, PackedText
 from slatewise.catalog.model_files import Arrays, CatalogError, read_model
 from slatewise.catalog.population import item_log_odds, item_scale, mean_and_covariance
-from slatewise.catalog.taste import co_likes, linearized_taste, taste_vectors
+from slatewise.catalog.taste import co_likes, linearized_taste, taste_columns, taste_vectors
 from slatewise.catalog.validation import AXES, check_catalog
 from slatewise.catalog.versions import add_version
 from slatewise.categories import indicators
@@ -454,6 +454,11 @@ class Catalog:
     def vector_model(self) -> ContentModel:
         """What categories, words of titles and the vector say about an item; fitted when first used."""
         return fit_content(self, with_vectors=True)
+
+    @cached_property
+    def taste_columns(self) -> NDArray[np.int64]:
+        """The categories that tastes have a column for, if this catalog is as it was trained."""
+        return taste_columns(self)
 
     @property
     def takes_vectors(self) -> bool:

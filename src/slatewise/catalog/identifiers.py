@@ -11,6 +11,8 @@ from typing import Any, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from slatewise.catalog.growing_arrays import with_rows
+
 Identifier = int | str | uuid.UUID
 
 SMALLEST, LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
@@ -121,7 +123,8 @@ class Identifiers(Sequence[Identifier]):
             raise TypeError(f"the ids of this catalog are {self.kind}, but the added ones are {more.kind}")
         if isinstance(self.values, PackedText) and isinstance(more.values, PackedText):
             return Identifiers(self.kind, self.values.joined(more.values), self.n_added + len(more))
-        values = np.concatenate([np.asarray(self.values), np.asarray(more.values)])
+        known, n_ids = np.asarray(self.values), len(self) + len(more)
+        values = with_rows(known, n_ids, np.arange(len(known), n_ids), np.asarray(more.values))
         return Identifiers(self.kind, values, self.n_added + len(more))
 
     @property

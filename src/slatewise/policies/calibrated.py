@@ -17,6 +17,7 @@ from slatewise.belief.calibration import odds_factor, slope_with_odds, with_odds
 from slatewise.belief.gaussian import Factored
 from slatewise.belief.rates import Rates
 from slatewise.catalog import Catalog
+from slatewise.catalog.growing_arrays import with_rows
 from slatewise.catalog.mapped_arrays import shared
 from slatewise.catalog.taste import category_columns, taste_categories
 from slatewise.evidence import Evidence
@@ -43,6 +44,7 @@ from slatewise.slates import (
     squared_lengths,
 )
 from slatewise.slates.kernels import Vectors
+from slatewise.slates.requantized import changed_items, changed_sets
 from slatewise.slates.rules import OVERLAP, vectors_for_overlap
 from slatewise.slates.scores import LINEAR, boosted, linear_scores
 from slatewise.slates.stochastic import SoftmaxGreedy, StochasticChoice
@@ -98,8 +100,14 @@ class Calibrated:
         """The taste vectors t_i (n_items, rank), with a column for each category if categories have a weight."""
         if self.category_weight == 0.0 or not self.catalog.trained.n_categories:
             return self.catalog.taste_vectors
-        columns = category_columns(taste_categories(self.catalog), self.rates, self.category_weight)
-        return shared(np.hstack([self.catalog.taste_vectors, columns.astype(np.float32)]))
+        return shared(self._vectors(np.arange(self.catalog.n_items)))
+
+    def _vectors(self, items: Integers) -> NDArray[np.float32]:
+        tastes = self.catalog.taste_vectors[items]
+        if self.category_weight == 0.0 or not self.catalog.trained.n_categories:
+            return tastes
+        columns = category_columns(taste_categories(self.catalog, items), self.rates[items], self.category_weight)
+        return np.hstack([tastes, columns.astype(np.float32)])
 
     @cached_property
     def items(self) -> LinearItems:
@@ -153,8 +161,11 @@ class Calibrated:
     @cached_property
     def noise(self) -> Floats:
         """What taste does not explain of each item's variance, ψ_i = μ_i(1 − μ_i) − |t_i|²; a share is always left."""
-        variance = self.rates * (1.0 - self.rates)
-        unexplained = variance - squared_lengths(self.vectors)
+        return self._noise(slice(None))
+
+    def _noise(self, items: slice | Integers) -> Floats:
+        variance = self.rates[items] * (1.0 - self.rates[items])
+        unexplained = variance - squared_lengths(self.vectors[items])
         return np.asarray(np.maximum(unexplained, LEAST_NOISE * variance))
 
     @cached_property
@@ -210,6 +221,31 @@ class Calibrated:
             features = self.features.copy()
             features[changed] = other._features(changed)
             vars(other)["features"] = features
+        return other
+
+    def with_items(self, catalog: Catalog, changed: Integers) -> "Calibrated":
+        """Return the same policy on a catalog in which only some items differ, among them all that are new at its end.
+
+        What is prepared for the others is copied, so that this takes time for those that changed.
+        """
+        other, n_items = replace(self, catalog=catalog), catalog.n_items
+        tables = vars(other)
+        tables["rates"] = with_rows(self.rates, n_items, changed, sigmoid(catalog.log_odds[changed]))
+        tables["vectors"] = with_rows(self.vectors, n_items, changed, other._vectors(changed))
+        tables["noise"] = with_rows(self.noise, n_items, changed, other._noise(changed))
+        tables["category_sets"] = changed_sets(self.category_sets, catalog.categories[changed], n_items, changed)
+        if self.current.mean is not self.rates:
+            known = Rates.of(catalog)
+            means = with_rows(self.current.mean, n_items, changed, known.mean[changed])
+            tables["current"] = Rates(
+                means, with_rows(self.current.strength, n_items, changed, known.strength[changed])
+            )
+        tables["features"] = (
+            other.vectors
+            if self.features is self.vectors
+            else with_rows(self.features, n_items, changed, other._features(changed))
+        )
+        tables["items"] = changed_items(self.items, (other.features, other.current.mean), changed)
         return other
 
     def overlap_weight(self, is_first: bool) -> float:
