@@ -1,6 +1,7 @@
 """One change of an item costs what the change is, not what the catalog is: everything else is shared, not copied."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slatewise.belief.rates import Rates
 from slatewise.catalog import Catalog, blocked_text
 from slatewise.catalog.blocked_text import BlockedText
 from slatewise.policies.calibrated import Calibrated
+from slatewise.randomness import Streams, user_keys
 from slatewise.recommender import Item, Recommender, SlateRules, item_frame
+from slatewise.slates import Available, quantized
 from tests.support.recommending import make_catalog, restarted
 
 N_ITEMS = 100
@@ -132,6 +136,23 @@ def test_policies_prepare_only_what_changed(
     assert (one.version, one.key) == (other.version, other.key)
     for visitor in ("ann", "user 3"):
         assert shop.preview(visitor).items == restarted(shop).preview(visitor).items
+
+
+def test_rates_that_are_published_change_only_their_items(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to a share of the items; then all are put in order again. What is chosen is the same."""
+    monkeypatch.setenv(quantized.VARIABLE, "1")
+    policy, mean = Calibrated(catalog), np.full(N_ITEMS, 0.2)
+    policies = [policy.with_rates(Rates(mean, np.full(N_ITEMS, 9.0)))]
+    assert len(policies[0].items.features) == N_ITEMS
+    for item in range(10):
+        mean = np.where(np.arange(N_ITEMS) == item, 0.3 + 0.01 * item, mean)
+        policies.append(policies[-1].with_rates(Rates(mean, np.full(N_ITEMS, 9.0))))
+        afresh = replace(policy).with_rates(Rates(mean, np.full(N_ITEMS, 9.0)))
+        arguments = (policy.start(1), Available.of(N_ITEMS), 10, Streams(0, user_keys(["ann"]), 0))
+        assert np.array_equal(policies[-1].select(*arguments).items, afresh.select(*arguments).items)
+        assert np.array_equal(policies[-1].features, afresh.features)
+    in_order = [one for one in policies if one.n_moved == 0]
+    assert 1 < len(in_order) < 6
 
 
 def test_an_attribute_may_change_its_kind_again_and_again(catalog: Catalog) -> None:

@@ -52,8 +52,10 @@ from slatewise.slates.stochastic import SoftmaxGreedy, StochasticChoice
 MOST_LIKED = 10
 LEAST_NOISE = 0.2
 FIXED = ("vectors", "rates", "noise", "category_sets", "similarity_vectors", "model")
-PREPARED = (*FIXED, "current", "features", "items", "favorite_rate")
+PREPARED = (*FIXED, "current", "features", "items", "favorite_rate", "n_moved")
 """What is prepared once: for a catalog, and for its rates as they are now."""
+MOST_MOVED = 1 / 50
+"""After changes of so large a share of the items, all are put in order for choosing again."""
 EXPLORING = 8
 """Dimensions of the random directions in which uncertain rates are drawn."""
 SALT, SLATE_SALT = 0x9D5C2E0B, 0x51A7E5
@@ -86,6 +88,8 @@ class Calibrated:
     one_at_a_time = False
     additive = ("precision", "shift")
     boost: ClassVar[Floats | None] = None
+    n_moved: ClassVar[int] = 0
+    """How many items have changed since all were put in order for choosing."""
 
     def __post_init__(self) -> None:
         check_share("diversity", self.diversity)
@@ -218,9 +222,8 @@ class Calibrated:
         vars(other)["current"] = rates
         if "features" in vars(self) and self.current.mean is not self.rates:
             changed = np.flatnonzero((rates.mean != self.current.mean) | (rates.strength != self.current.strength))
-            features = self.features.copy()
-            features[changed] = other._features(changed)
-            vars(other)["features"] = features
+            vars(other)["features"] = with_rows(self.features, len(rates.mean), changed, other._features(changed))
+            other._keep_in_order(self, changed)
         return other
 
     def with_items(self, catalog: Catalog, changed: Integers) -> "Calibrated":
@@ -245,8 +248,17 @@ class Calibrated:
             if self.features is self.vectors
             else with_rows(self.features, n_items, changed, other._features(changed))
         )
-        tables["items"] = changed_items(self.items, (other.features, other.current.mean), changed)
+        other._keep_in_order(self, changed)
         return other
+
+    def _keep_in_order(self, before: "Calibrated", changed: Integers) -> None:
+        """Take over the items of the policy before, but for some that changed; now and then all are put in order."""
+        n_moved = before.n_moved + len(changed)
+        if self.features is before.features and np.array_equal(self.current.mean, before.current.mean):
+            vars(self).update(items=before.items, n_moved=before.n_moved)
+        elif n_moved <= MOST_MOVED * self.catalog.n_items:
+            items = changed_items(before.items, (self.features, self.current.mean), changed)
+            vars(self).update(items=items, n_moved=n_moved)
 
     def overlap_weight(self, is_first: bool) -> float:
         """What being fully similar to an item chosen before costs, in probability.
