@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slatewise.catalog import Catalog
+from slatewise.catalog.growing_arrays import with_rows
 from slatewise.catalog.identifiers import PackedText
 from slatewise.catalog.live_items import ItemContent, with_content
 
@@ -102,3 +103,31 @@ def test_packed_text_with_changes(texts: list[str], changes: dict[int, str], mor
     changes |= {len(texts) + at: text.encode(errors="replace").decode() for at, text in enumerate(more)}
     expected = [changes.get(at, (texts + more)[at]) for at in range(len(texts) + len(more))]
     assert list(PackedText.pack(texts).with_changes(changes)) == expected
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_arrays_that_grow_in_the_same_memory_are_those_of_copies(seed: int) -> None:
+    """Any array may be grown or changed any number of times, and none sees what was made of it."""
+    random = np.random.default_rng(seed)
+    arrays = [(array := random.random((3, 2)), array.copy())]
+    for _ in range(20):
+        array, copy = arrays[random.integers(len(arrays))]
+        n_rows = len(array) + int(random.integers(0, 40))
+        changed = np.concatenate(
+            [random.choice(len(array), random.integers(0, 2), replace=False), np.arange(len(array), n_rows)]
+        )
+        rows = random.random((len(changed), 2))
+        expected = np.concatenate([copy, np.zeros((n_rows - len(copy), 2))])
+        expected[changed] = rows
+        arrays.append((with_rows(array, n_rows, changed, rows), expected))
+    for array, expected in arrays:
+        np.testing.assert_array_equal(array, expected)
+
+
+def test_added_rows_go_into_the_memory_behind_once() -> None:
+    first = with_rows(np.zeros(100), 101, np.array([100]), np.ones(1))
+    second = with_rows(first, 102, np.array([101]), np.ones(1))
+    third = with_rows(first, 102, np.array([101]), np.full(1, 2.0))
+    assert np.shares_memory(first, second)
+    assert not np.shares_memory(first, third)
+    assert with_rows(first, 101, np.array([7]), np.zeros(1)) is first

@@ -17,7 +17,7 @@ from slatewise.catalog.identifiers import Identifiers, PackedText
 from slatewise.catalog.mapped_arrays import shared
 from slatewise.catalog.model_files import Arrays, CatalogError, read_model
 from slatewise.catalog.population import item_log_odds, item_scale, mean_and_covariance, without_popularity
-from slatewise.catalog.taste import co_likes, linearized_taste, taste_vectors
+from slatewise.catalog.taste import co_likes, linearized_taste, taste_columns, taste_vectors
 from slatewise.catalog.validation import AXES, check_catalog
 from slatewise.catalog.versions import add_version
 from slatewise.categories import indicators
@@ -466,6 +466,11 @@ class Catalog:
             return self.vectors
         rates = 1.0 / (1.0 + np.exp(-self.trained.log_odds[: self.trained.item_ids.n_sorted]))
         return shared(without_popularity(self.vectors, rates))
+
+    @cached_property
+    def taste_columns(self) -> NDArray[np.int64]:
+        """The categories that tastes have a column for, if this catalog is as it was trained."""
+        return taste_columns(self)
 
     @property
     def takes_vectors(self) -> bool:

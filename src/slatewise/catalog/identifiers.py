@@ -11,6 +11,8 @@ from typing import Any, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from slatewise.catalog.growing_arrays import with_rows
+
 Identifier = int | str | uuid.UUID
 
 SMALLEST, LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
@@ -54,7 +56,7 @@ class PackedText(Sequence[str]):
         encoded = {index: changes[index].encode() for index in sorted(changes)}
         lengths = np.zeros(max([len(self), *(index + 1 for index in encoded)]), dtype=np.int64)
         lengths[: len(self)] = np.diff(self.ends, prepend=0)
-        content, parts, start = memoryview(self.buffer.tobytes()), list[bytes | memoryview](), 0
+        content, parts, start = self.buffer.data, list[bytes | memoryview](), 0
         for index, text in encoded.items():
             end = int(self.ends[index]) if index < len(self) else len(content)
             parts += [content[start : end - int(lengths[index])], text]
@@ -121,7 +123,8 @@ class Identifiers(Sequence[Identifier]):
             raise TypeError(f"the ids of this catalog are {self.kind}, but the added ones are {more.kind}")
         if isinstance(self.values, PackedText) and isinstance(more.values, PackedText):
             return Identifiers(self.kind, self.values.joined(more.values), self.n_added + len(more))
-        values = np.concatenate([np.asarray(self.values), np.asarray(more.values)])
+        known, n_ids = np.asarray(self.values), len(self) + len(more)
+        values = with_rows(known, n_ids, np.arange(len(known), n_ids), np.asarray(more.values))
         return Identifiers(self.kind, values, self.n_added + len(more))
 
     @property

@@ -5,14 +5,17 @@ was trained (`slatewise.catalog.additions`).
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from copy import copy
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.catalog.additions import NewItems, expect_items
+from slatewise.catalog.growing_arrays import with_rows
 from slatewise.catalog.identifiers import Identifier
+from slatewise.catalog.model_files import CatalogError
 
 if TYPE_CHECKING:
     from slatewise.catalog.catalog import Catalog
@@ -59,7 +62,7 @@ def with_content(catalog: "Catalog", items: Sequence[ItemContent], category_name
     arrays = _arrays(catalog, rows, items, categories)
     if not titles and categories is catalog.categories and arrays["vectors"] is catalog.vectors:
         return catalog
-    return replace(
+    return _with_parts(
         catalog,
         item_ids=item_ids,
         titles=catalog.titles.with_changes(titles),
@@ -72,6 +75,17 @@ def with_content(catalog: "Catalog", items: Sequence[ItemContent], category_name
         origin=_as_views(trained, arrays),
         **arrays,
     )
+
+
+def _with_parts(catalog: "Catalog", **parts: Any) -> "Catalog":
+    """Return a catalog with other parts that fit; numbers that were checked before are not looked at again."""
+    other = copy(catalog)
+    vars(other).clear()
+    vars(other).update({field.name: getattr(catalog, field.name) for field in fields(catalog)} | parts)
+    for part in parts.values():
+        if isinstance(part, np.ndarray):
+            part.flags.writeable = False
+    return other
 
 
 def _titles(
@@ -93,17 +107,15 @@ def _categories(
 ) -> NDArray[np.bool_]:
     """Return which item has which category; without any given, those of the training count."""
     trained, columns = catalog.trained, {name: column for column, name in enumerate(names)}
-    n_items = max(catalog.n_items, int(rows.max(initial=-1)) + 1)
-    grown = _grown(catalog.categories, (n_items, len(names)))
-    grown[rows] = False
-    pairs = [
-        (row, columns[name]) for row, item in zip(rows.tolist(), items, strict=True) for name in item.categories or ()
-    ]
-    grown[tuple(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)] = True
+    said = np.zeros((len(rows), len(names)), dtype=np.bool_)
+    pairs = [(place, columns[name]) for place, item in enumerate(items) for name in item.categories or ()]
+    said[tuple(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)] = True
     is_as_trained = np.array([item.categories is None for item in items], dtype=np.bool_) & (rows < trained.n_items)
-    kept = rows[is_as_trained]
-    grown[kept, : trained.n_categories] = trained.categories[kept]
-    return catalog.categories if np.array_equal(grown, catalog.categories) else grown
+    said[is_as_trained, : trained.n_categories] = trained.categories[rows[is_as_trained]]
+    n_items = max(catalog.n_items, int(rows.max(initial=-1)) + 1)
+    if len(names) > catalog.n_categories:
+        return with_rows(_grown(catalog.categories, (catalog.n_items, len(names))), n_items, rows, said)
+    return with_rows(catalog.categories, n_items, rows, said)
 
 
 def _arrays(
@@ -120,11 +132,10 @@ def _arrays(
         np.array_equal(arrays[name][changing], values) for name, values in expected.items()
     ):
         return arrays
+    if not all(np.isfinite(values).all() for values in expected.values()):
+        raise CatalogError("what an item is expected to be like would not be finite; check its vector")
     arrays["rate_strength"] = catalog.rate_strengths
-    changed = {name: _grown(array, (n_items, *array.shape[1:])) for name, array in arrays.items()}
-    for name, array in changed.items():
-        array[changing] = expected[name]
-    return changed
+    return {name: with_rows(array, n_items, changing, expected[name]) for name, array in arrays.items()}
 
 
 def _expected(
@@ -165,10 +176,10 @@ def _grown(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 
 def _as_views(trained: "Catalog", arrays: dict[str, Any]) -> "Catalog":
     """Return a catalog as it was trained whose arrays are parts of larger ones, so that they are in memory once."""
-    if trained.vectors.base is arrays["vectors"] or trained.vectors is arrays["vectors"]:
+    if np.may_share_memory(trained.vectors, arrays["vectors"][: trained.n_items]):
         return trained
     shared = [name for name in PREDICTED if getattr(trained, name) is not None]
-    views = replace(trained, **{name: arrays[name][: trained.n_items] for name in shared})
+    views = _with_parts(trained, **{name: arrays[name][: trained.n_items] for name in shared})
     names = {field.name for field in fields(trained)}
     vars(views).update({name: value for name, value in vars(trained).items() if name not in names})
     return views

@@ -66,19 +66,24 @@ def linearized_taste(vectors: Floats, log_odds: Floats, covariance: Floats) -> F
     return np.asarray(tastes)
 
 
-def taste_categories(catalog: "Catalog") -> NDArray[np.bool_]:
-    """Return the categories that tastes have a column for (n_items, n_columns), as the training knew them.
-
-    These are the categories of trained items; of more than LARGEST_RANK, those with the most. An item that was trained
-    keeps the categories of the training whatever an item table says later, one that came later has those of its
-    content. So no column changes when items come or get other categories, and beliefs remain valid.
-    """
-    trained = catalog.trained
+def taste_columns(trained: "Catalog") -> NDArray[np.int64]:
+    """Return the categories that tastes have a column for: those of trained items, and of many those with the most."""
     counts = trained.categories[: trained.item_ids.n_sorted].sum(axis=0)
     common = np.argsort(-counts, kind="stable")[:LARGEST_RANK]
-    kept = np.sort(common[counts[common] > 0])
-    categories = catalog.categories[:, kept]
-    categories[: trained.n_items] = trained.categories[:, kept]
+    return np.sort(common[counts[common] > 0])
+
+
+def taste_categories(catalog: "Catalog", items: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
+    """Return the categories that tastes have a column for, of some items or of all (n_items, n_columns).
+
+    An item that was trained keeps the categories of the training whatever an item table says later, one that came later
+    has those of its content. So no column changes when items come or get other categories, and beliefs remain valid.
+    """
+    trained = catalog.trained
+    kept, numbers = trained.taste_columns, np.arange(catalog.n_items) if items is None else items
+    categories = catalog.categories[np.ix_(numbers, kept)]
+    is_trained = numbers < trained.n_items
+    categories[is_trained] = trained.categories[np.ix_(numbers[is_trained], kept)]
     return np.asarray(categories)
 
 

@@ -20,6 +20,7 @@ from slatewise import belief
 from slatewise.belief.gaussian import Factored
 from slatewise.belief.rates import Rates
 from slatewise.catalog import Catalog
+from slatewise.catalog.growing_arrays import with_rows
 from slatewise.catalog.mapped_arrays import shared
 from slatewise.catalog.taste import category_columns, taste_categories
 from slatewise.evidence import Evidence
@@ -47,6 +48,7 @@ from slatewise.slates import (
     squared_lengths,
 )
 from slatewise.slates.kernels import Vectors
+from slatewise.slates.requantized import changed_items, changed_sets
 from slatewise.slates.rules import OVERLAP, vectors_for_overlap
 from slatewise.slates.scores import LINEAR, boosted, linear_scores
 from slatewise.slates.stochastic import SoftmaxGreedy, StochasticChoice
@@ -54,12 +56,14 @@ from slatewise.slates.stochastic import SoftmaxGreedy, StochasticChoice
 MOST_LIKED = 10
 LEAST_NOISE = 0.2
 FIXED = ("vectors", "rates", "noise", "category_sets", "similarity_vectors", "model")
-PREPARED = (*FIXED, "current", "features", "items", "favorite_rate")
+PREPARED = (*FIXED, "current", "features", "items", "favorite_rate", "n_moved")
 """What is prepared once: for a catalog, and for its rates as they are now."""
 HALFWAY = 3.0
 """h, the number of slates after which half of log w is made up for; chosen on validation users (docs/method.md)."""
 LEAST_WEIGHT = 0.05
 """Skips that weigh less are made up for as if they weighed so much; without any there would be nothing to go by."""
+MOST_MOVED = 1 / 50
+"""After changes of so large a share of the items, all are put in order for choosing again."""
 EXPLORING = 8
 """Dimensions of the random directions in which uncertain rates are drawn."""
 SALT, SLATE_SALT = 0x9D5C2E0B, 0x51A7E5
@@ -93,6 +97,8 @@ class Calibrated:
     additive = ("precision", "shift")
     belief_arrays = ("precision", "shift")
     boost: ClassVar[Floats | None] = None
+    n_moved: ClassVar[int] = 0
+    """How many items have changed since all were put in order for choosing."""
 
     def __post_init__(self) -> None:
         check_share("diversity", self.diversity)
@@ -107,8 +113,14 @@ class Calibrated:
         """The taste vectors t_i (n_items, rank), with a column for each category if categories have a weight."""
         if self.category_weight == 0.0 or not self.catalog.trained.n_categories:
             return self.catalog.taste_vectors
-        columns = category_columns(taste_categories(self.catalog), self.rates, self.category_weight)
-        return shared(np.hstack([self.catalog.taste_vectors, columns.astype(np.float32)]))
+        return shared(self._vectors(np.arange(self.catalog.n_items)))
+
+    def _vectors(self, items: Integers) -> NDArray[np.float32]:
+        tastes = self.catalog.taste_vectors[items]
+        if self.category_weight == 0.0 or not self.catalog.trained.n_categories:
+            return tastes
+        columns = category_columns(taste_categories(self.catalog, items), self.rates[items], self.category_weight)
+        return np.hstack([tastes, columns.astype(np.float32)])
 
     @cached_property
     def items(self) -> LinearItems:
@@ -162,8 +174,11 @@ class Calibrated:
     @cached_property
     def noise(self) -> Floats:
         """What taste does not explain of each item's variance, ψ_i = μ_i(1 − μ_i) − |t_i|²; a share is always left."""
-        variance = self.rates * (1.0 - self.rates)
-        unexplained = variance - squared_lengths(self.vectors)
+        return self._noise(slice(None))
+
+    def _noise(self, items: slice | Integers) -> Floats:
+        variance = self.rates[items] * (1.0 - self.rates[items])
+        unexplained = variance - squared_lengths(self.vectors[items])
         return np.asarray(np.maximum(unexplained, LEAST_NOISE * variance))
 
     @cached_property
@@ -216,10 +231,43 @@ class Calibrated:
         vars(other)["current"] = rates
         if "features" in vars(self) and self.current.mean is not self.rates:
             changed = np.flatnonzero((rates.mean != self.current.mean) | (rates.strength != self.current.strength))
-            features = self.features.copy()
-            features[changed] = other._features(changed)
-            vars(other)["features"] = features
+            vars(other)["features"] = with_rows(self.features, len(rates.mean), changed, other._features(changed))
+            other._keep_in_order(self, changed)
         return other
+
+    def with_items(self, catalog: Catalog, changed: Integers) -> "Calibrated":
+        """Return the same policy on a catalog in which only some items differ, among them all that are new at its end.
+
+        What is prepared for the others is copied, so that this takes time for those that changed.
+        """
+        other, n_items = replace(self, catalog=catalog), catalog.n_items
+        tables = vars(other)
+        tables["rates"] = with_rows(self.rates, n_items, changed, sigmoid(catalog.log_odds[changed]))
+        tables["vectors"] = with_rows(self.vectors, n_items, changed, other._vectors(changed))
+        tables["noise"] = with_rows(self.noise, n_items, changed, other._noise(changed))
+        tables["category_sets"] = changed_sets(self.category_sets, catalog.categories[changed], n_items, changed)
+        if self.current.mean is not self.rates:
+            known = Rates.of(catalog)
+            means = with_rows(self.current.mean, n_items, changed, known.mean[changed])
+            tables["current"] = Rates(
+                means, with_rows(self.current.strength, n_items, changed, known.strength[changed])
+            )
+        tables["features"] = (
+            other.vectors
+            if self.features is self.vectors
+            else with_rows(self.features, n_items, changed, other._features(changed))
+        )
+        other._keep_in_order(self, changed)
+        return other
+
+    def _keep_in_order(self, before: "Calibrated", changed: Integers) -> None:
+        """Take over the items of the policy before, but for some that changed; now and then all are put in order."""
+        n_moved = before.n_moved + len(changed)
+        if self.features is before.features and np.array_equal(self.current.mean, before.current.mean):
+            vars(self).update(items=before.items, n_moved=before.n_moved)
+        elif n_moved <= MOST_MOVED * self.catalog.n_items:
+            items = changed_items(before.items, (self.features, self.current.mean), changed)
+            vars(self).update(items=items, n_moved=n_moved)
 
     def overlap_weight(self, is_first: bool) -> float:
         """What being fully similar to an item chosen before costs, in probability.

@@ -1022,6 +1022,20 @@ class Recommender:
             self._serving = replace(self._serving, served=new, profiles=profiles)
         return True
 
+    def expect_new_items(self) -> None:
+        """Learn from the trained items what content says about an item, which the first new one would wait for.
+
+        It takes some seconds in the calling thread; a service does it in a thread of its own when it starts.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]])).expect_new_items()
+        """
+        trained = self.catalog.trained
+        for name in ("content_model", "vector_model") if trained.takes_vectors else ("content_model",):
+            getattr(trained, name)
+
     def follow_fit(self) -> bool:
         """Learn by what was last fitted from the log, if `attention` says so; return whether that has changed.
 

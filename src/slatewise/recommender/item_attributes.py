@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
 REMEMBERED = 32
-FEW = 0.1
+FEW = 0.05
 """Up to this share of all items, those that meet a condition are listed; above, the others are closed."""
 NO_VALUE = -1
 

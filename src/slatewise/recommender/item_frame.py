@@ -9,7 +9,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
-from slatewise.catalog.identifiers import PackedText, people_title
+from slatewise.catalog.blocked_text import BlockedText
+from slatewise.catalog.identifiers import people_title
 from slatewise.recommender.attributes import BOOLEAN, LIST, NUMBER, TEXT, TIME, kind_of
 
 TYPES: dict[str, pl.DataType] = {
@@ -22,7 +23,9 @@ TYPES: dict[str, pl.DataType] = {
 """The type of a column by the kind of its attribute."""
 IN_JSON: dict[str, pl.DataType] = {TIME: pl.Struct({"time": pl.Float64()})}
 """The type of an attribute in JSON, where that is another."""
-ROWS_AT_ONCE = 50_000
+PART = 8_192
+"""Frames are kept in parts of so many rows: a change copies those that it is in, and shares all others."""
+ROWS_AT_ONCE = 6 * PART
 NOTHING = "{}"
 
 Entry = TypeVar("Entry")
@@ -44,7 +47,7 @@ class Items(Protocol):
         """When items are published, NaN if nobody said."""
 
     @property
-    def attributes(self) -> PackedText:
+    def attributes(self) -> BlockedText:
         """The attributes of each item as JSON, empty without any."""
 
     @property
@@ -65,9 +68,17 @@ def item_frame(items: Items) -> pl.DataFrame:
 
 def changed_frame(frame: pl.DataFrame, items: Items, changed: Sequence[int]) -> pl.DataFrame:
     """Return the frame after a change of some items, and with new ones at its end."""
-    rows = np.arange(items.catalog.n_items)
-    rows[list(changed)] = len(frame) + np.arange(len(changed))
-    return pl.concat([frame, _rows(items, changed)], how="diagonal")[rows]
+    numbers, fresh = np.array(changed, dtype=np.int64), _rows(items, changed)
+    parts, place = list[pl.DataFrame](), 0
+    for part in np.unique(numbers // PART).tolist():
+        start, end = part * PART, min((part + 1) * PART, items.catalog.n_items)
+        old, is_inside = frame.slice(start, end - start), numbers // PART == part
+        rows = np.arange(end - start)
+        rows[numbers[is_inside] - start] = len(old) + np.arange(is_inside.sum())
+        mixed = pl.concat([old, fresh.filter(is_inside)], how="diagonal")
+        parts += [frame.slice(place, start - place), mixed[rows]]
+        place = end
+    return pl.concat([*parts, frame.slice(place)], how="diagonal")
 
 
 def _rows(items: Items, numbers: Sequence[int]) -> pl.DataFrame:

@@ -6,13 +6,15 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
-from slatewise.catalog.identifiers import LARGEST, SMALLEST, Identifier, PackedText
+from slatewise.catalog.blocked_text import BlockedText
+from slatewise.catalog.growing_arrays import with_rows
+from slatewise.catalog.identifiers import LARGEST, SMALLEST, Identifier
 from slatewise.catalog.live_items import ItemContent, with_content
 from slatewise.recommender.attributes import kind_of
 from slatewise.store.protocol import Store, Transaction
@@ -75,25 +77,28 @@ class ItemSnapshot:
     """A catalog with everything that the item table says as of a version; arrays are in the order of the catalog.
 
     attributes: JSON, empty for an item without any; published_at: NaN if it was not given; kinds: of the attributes;
-    mixed: those that had values of several kinds, of which the latest counts.
+    mixed: those that had values of several kinds, of which the latest counts; changed: the numbers of the items that
+    may differ from the snapshot before, and `changed_since` its version.
     """
 
     catalog: Catalog
     available: Booleans
     published_at: Floats
-    attributes: PackedText
+    attributes: BlockedText
     untrained: UntrainedItems
     version: int = 0
     kinds: dict[str, str] = field(default_factory=dict)
     mixed: frozenset[str] = frozenset()
+    changed: Integers = field(default_factory=lambda: NOTHING)
+    changed_since: int | None = None
 
     @classmethod
     def of(cls, catalog: Catalog) -> "ItemSnapshot":
         """Return a catalog without an item table."""
         trained = catalog.trained
         n_items = trained.n_items
-        nothing = PackedText(np.empty(0, dtype=np.uint8), np.zeros(n_items, dtype=np.int64))
         available = np.ones(n_items, dtype=np.bool_) if trained.available is None else trained.available
+        nothing = BlockedText.of_nothing(n_items)
         return cls(trained, available, np.full(n_items, np.nan), nothing, UntrainedItems(n_items))
 
     @classmethod
@@ -135,7 +140,8 @@ class ItemSnapshot:
         fitting = [(item, record) for item, record in zip(ids, records, strict=True) if item is not None]
         contents = [ItemContent(item, one.title, one.categories, one.vector) for item, one in fitting]
         catalog = with_content(self.catalog, contents, table.categories)
-        numbers = catalog.item_ids.find_all([item for item, _ in fitting]).tolist()
+        rows = catalog.item_ids.find_all([item for item, _ in fitting])
+        numbers = rows.tolist()
         kept = [record for _, record in fitting]
         is_untrained = [number >= self.untrained.n_trained for number in numbers]
         texts = {number: _text(one) for number, one in zip(numbers, kept, strict=True)}
@@ -145,15 +151,17 @@ class ItemSnapshot:
         changed = replace(
             self,
             catalog=catalog,
-            available=_changed(self.available, catalog.n_items, numbers, [one.available for one in kept]),
-            published_at=_changed(self.published_at, catalog.n_items, numbers, [_time(one) for one in kept]),
+            available=with_rows(self.available, catalog.n_items, rows, np.array([one.available for one in kept])),
+            published_at=with_rows(self.published_at, catalog.n_items, rows, np.array([_time(one) for one in kept])),
             attributes=self.attributes.with_changes(texts),
             untrained=self.untrained.with_items([one for one, new in zip(kept, is_untrained, strict=True) if new]),
             version=table.version,
             kinds=kinds,
             mixed=self.mixed | mixed,
+            changed=rows,
+            changed_since=self.version,
         )
-        if "frame" in vars(self) and changed.mixed == self.mixed:
+        if "frame" in vars(self) and changed.mixed == self.mixed and kinds.items() >= self.kinds.items():
             from slatewise.recommender.item_frame import changed_frame
 
             vars(changed)["frame"] = changed_frame(self.frame, changed, numbers)
@@ -196,14 +204,6 @@ def _read(transaction: Transaction, snapshot: ItemSnapshot) -> ItemSnapshot:
     while page := transaction.items_by_number(number, PER_READ):
         snapshot, number = snapshot.with_records(page, table), page[-1].number
     return snapshot
-
-
-def _changed(array: NDArray[Any], n_items: int, numbers: list[int], values: list[bool] | list[float]) -> NDArray[Any]:
-    """Return an array for so many items with some values changed."""
-    grown = np.empty(n_items, dtype=array.dtype)
-    grown[: len(array)] = array
-    grown[numbers] = values
-    return grown
 
 
 def _text(record: ItemRecord) -> str:

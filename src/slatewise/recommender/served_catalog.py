@@ -70,7 +70,25 @@ class ServedPolicy:
             return self
         adjusted: Policy = adjust(rates)
         adjusted.select(self.start, Available.of(len(rates.mean)), 1, Streams(0, NOBODY, 0))
-        return replace(self, policy=adjusted, version=version)
+        return self._with_policy(adjusted, version)
+
+    def _with_policy(self, policy: Policy, version: int) -> "ServedPolicy":
+        """Return what is served with another policy that learns the same; what depends on the training only is kept."""
+        other = replace(self, policy=policy, version=version)
+        vars(other).update({name: vars(self)[name] for name in ("start", "directions") if name in vars(self)})
+        return other
+
+    def with_items(self, items: ItemSnapshot) -> "ServedPolicy | None":
+        """Return the policy on a catalog in which some items changed; None if it has to be prepared anew.
+
+        If rates were published, it waits for those of the items that changed.
+        """
+        adjust = getattr(self.policy, "with_items", None)
+        if adjust is None:
+            return None
+        other = self._with_policy(adjust(items.catalog, items.changed), -1 if self.version else 0)
+        vars(other)["untrained"] = items.untrained
+        return other
 
     @cached_property
     def choosing_options(self) -> dict[str, float]:
@@ -243,6 +261,11 @@ class ServedCatalog:
         arrays = ("vectors", "log_odds", "taste_vectors", "categories", "category_names")
         if all(getattr(items.catalog, name) is getattr(self.catalog, name) for name in arrays):
             served._policies, served._members, served._rates = self._policies, self._members, self._rates
+            if "popular_log_odds" in vars(self):
+                vars(served)["popular_log_odds"] = self.popular_log_odds
+        elif items.changed_since == self.items.version:
+            changes = ((name, policy.with_items(items)) for name, policy in self._policies.items())
+            served._policies = {name: policy for name, policy in changes if policy is not None}
         return served
 
     def prepared(self) -> Mapping[str, ServedPolicy]:

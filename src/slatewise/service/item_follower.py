@@ -45,6 +45,7 @@ class ItemFollower:
         return max(INTERVAL, time.monotonic() - started)
 
     def _serve(self) -> None:
+        self._recommender.expect_new_items()
         seconds = INTERVAL
         while not self._stopping.wait(seconds):
             seconds = self.step()

@@ -8,6 +8,7 @@ counts the rows of its log, so that a lost one is noticed; `SqlUsers` keeps thes
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from math import isfinite
 from typing import Any
@@ -52,8 +53,15 @@ def checksum(table: str, values: Values, blob: bytes = b"") -> int:
     n_values = len(values)
     while n_values > FIRST_COLUMNS.get(table, n_values) and values[n_values - 1] is None:
         n_values -= 1
-    content = ascii((*values[:n_values], len(blob))).encode() + blob
-    return int.from_bytes(blake2b(content, digest_size=8, person=table.encode()).digest(), signed=True)
+    digest = _begun(table).copy()
+    digest.update(ascii((*values[:n_values], len(blob))).encode() + blob)
+    return int.from_bytes(digest.digest(), signed=True)
+
+
+@cache
+def _begun(table: str) -> blake2b:
+    """Return the hash of nothing in a table; copying it is faster than beginning anew."""
+    return blake2b(digest_size=8, person=table.encode())
 
 
 def slate_values(row: SlateRecord) -> Values:

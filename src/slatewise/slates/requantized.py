@@ -1,0 +1,134 @@
+"""What is prepared for choosing slates, after a change of some items: only they are prepared again.
+
+In the int8 copy they stay where they stand, and new ones come to its end. Blocks are bounded by what is in them, so a
+copy whose items are no longer all in order is as exact, only less sparing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slatewise.catalog.growing_arrays import room_behind, with_room, with_rows
+from slatewise.slates.kernels import BLOCK, Floats, Integers, Vectors, read_only, squared_lengths
+from slatewise.slates.quantized import LARGEST_CODE, NOT_QUANTIZED, SAFETY, SHORTEST_SCALE, TRUSTED_LENGTHS, Quantized
+from slatewise.slates.rules import CategorySets, pack_sets
+from slatewise.slates.scores import LARGEST, LinearItems
+
+MOST_CHANGED = 1_000
+"""For more changed items, a new copy is worth its while."""
+MOST_ADDED = 1 / 8
+"""When more than this share of the items came after the copy was put in order, a new one is."""
+
+
+def changed_items(before: LinearItems, after: tuple[Vectors, Floats], changed: Integers) -> LinearItems:
+    """Return items with other features and offsets, which are also their base, that differ for some items only.
+
+    What is after may have more items at its end, all of them among the changed.
+    """
+    features, base = after
+    lengths = np.sqrt(squared_lengths(features, changed))
+    if _is_worth_a_new_copy(before.quantized, len(features), lengths):
+        return LinearItems.of(features, base, base)
+    rows, numbers = read_only(features, np.float32), np.clip(base[changed], -10.0 * LARGEST, 10.0 * LARGEST)
+    offsets = read_only(with_rows(before.offsets, len(rows), changed, numbers), np.float32)
+    copy = requantize(before.quantized, rows, offsets, changed)
+    items = LinearItems(rows, offsets, read_only(base, np.float64), copy)
+    longest, highest = float(lengths.max()), float(np.abs(offsets[changed]).max())
+    vars(items)["extent"] = (max(before.extent[0], longest), max(before.extent[1], highest))
+    return items
+
+
+def _is_worth_a_new_copy(copy: Quantized, n_items: int, lengths: Floats) -> bool:
+    """Return whether items are copied anew, in order, after a change of some with these lengths."""
+    if copy is NOT_QUANTIZED or not 1 <= len(lengths) <= MOST_CHANGED or lengths.max() > TRUSTED_LENGTHS[1]:
+        return True
+    n_added = np.count_nonzero(copy.items == np.arange(len(copy.items))) + n_items - len(copy.items)
+    return bool(n_added > MOST_ADDED * n_items)
+
+
+def changed_sets(sets: CategorySets, indicators: NDArray[np.bool_], n_items: int, changed: Integers) -> CategorySets:
+    """Return the category sets of so many items after some changed, whose categories are given (n_changed, n_members).
+
+    Categories may have been added after those that there were.
+    """
+    fresh, width = pack_sets(indicators), max(sets.words.shape[1], -(-indicators.shape[1] // BLOCK))
+    words = np.pad(sets.words, ((0, 0), (0, width - sets.words.shape[1])))
+    numbers = np.empty(len(fresh.words), dtype=np.int64)
+    for place, word in enumerate(np.pad(fresh.words, ((0, 0), (0, width - fresh.words.shape[1])))):
+        known = np.flatnonzero((words == word).all(axis=1))
+        numbers[place] = known[0] if len(known) else len(words)
+        words = words if len(known) else np.concatenate([words, word[None]])
+    of_item = with_rows(sets.of_item, n_items, changed, numbers[fresh.of_item])
+    return CategorySets(read_only(words, np.uint64), read_only(of_item, np.int64))
+
+
+def requantize(
+    copy: Quantized, features: NDArray[np.float32], offsets: NDArray[np.float32], changed: Integers
+) -> Quantized:
+    """Return the copy of features of which only some items differ from those that it was made of."""
+    n_items, n_blocks = len(features), -(-len(features) // BLOCK)
+    places = np.where(changed < len(copy.items), _places_of(changed, copy.items), changed)
+    codes, (scales, copied_offsets, limits) = _codes(copy, n_items, places), _places(n_blocks)
+    scales[: len(copy.scales)], copied_offsets[: len(copy.offsets)] = copy.scales, copy.offsets
+    limits[: len(copy.limits)] = copy.limits
+    items = with_rows(copy.items, n_items, places, changed)
+    rows = features[changed].astype(np.float64)
+    shortest = SHORTEST_SCALE * LARGEST_CODE * max(float(copy.scales.max()), float(np.abs(rows).max()))
+    scales[places] = np.maximum(np.abs(rows).max(axis=1) / LARGEST_CODE, shortest)
+    exact = rows / scales[places].astype(np.float64)[:, None]
+    rounded = np.clip(np.rint(exact), -LARGEST_CODE, LARGEST_CODE)
+    codes[places // BLOCK, : rows.shape[1], places % BLOCK] = rounded
+    copied_offsets[places] = offsets[changed]
+    for block in np.unique(places // BLOCK).tolist():
+        limits[block] = _limits(features, offsets, items[block * BLOCK : (block + 1) * BLOCK], copy.axis)
+    residual, longest = (float(np.sqrt(np.square(part).sum(axis=1)).max()) for part in (exact - rounded, rounded))
+    return Quantized(
+        read_only(codes, np.int8),
+        read_only(scales, np.float32),
+        read_only(copied_offsets, np.float32),
+        read_only(items, np.int64),
+        read_only(limits, np.float64),
+        max(copy.residual, residual * SAFETY),
+        max(copy.longest, longest * SAFETY),
+        copy.axis,
+    )
+
+
+def _codes(copy: Quantized, n_items: int, places: Integers) -> NDArray[np.int8]:
+    """Return the codes of so many items, to be filled in at some places.
+
+    A place behind the end is filled in the same memory: whoever has the copy as it was knows no scale for it.
+    """
+    n_before, (_, width, _), n_blocks = len(copy.items), copy.codes.shape, -(-n_items // BLOCK)
+    room = room_behind(copy.codes, n_blocks, (n_before, n_items)) if (places >= n_before).all() else None
+    if room is None:
+        room = with_room(n_blocks, (width, BLOCK), np.int8, n_items)
+        room[: len(copy.codes)] = copy.codes
+    room[len(copy.codes) : n_blocks] = 0
+    return room[:n_blocks]
+
+
+def _places(n_blocks: int) -> tuple[NDArray[np.float32], NDArray[np.float32], Floats]:
+    """Return scales and offsets of places that no item has, and limits of their blocks."""
+    n_places = n_blocks * BLOCK
+    return np.zeros(n_places, np.float32), np.full(n_places, -np.inf, np.float32), np.zeros((n_blocks, 4))
+
+
+def _places_of(wanted: Integers, items: Integers) -> Integers:
+    """Return the places of some items, −1 for those that have none."""
+    found = np.flatnonzero(np.isin(items, wanted))
+    order = np.argsort(items[found])
+    known = items[found][order]
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[at] == wanted, found[order][at], -1) if len(known) else np.full(len(wanted), -1)
+
+
+def _limits(
+    features: NDArray[np.float32], offsets: NDArray[np.float32], members: Integers, axis: int
+) -> tuple[float, float, float, float]:
+    """Return the largest offset, the largest length across the axis, and what lies along it, of a block's items."""
+    rows = features[members].astype(np.float64)
+    along = rows[:, axis]
+    across = np.sqrt(np.square(np.delete(rows, axis, axis=1)).sum(axis=1)).max() * SAFETY
+    return float(offsets[members].max()), float(across), float(along.min()), float(along.max())
