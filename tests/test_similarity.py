@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from slatewise import Catalog, Recommender, make_policy
 from slatewise.catalog.embeddings import BprSettings
+from slatewise.catalog.live_items import ItemContent, with_content
 from slatewise.catalog.population import without_popularity
 from slatewise.cli.catalog import variety_words
 from slatewise.data.dataset import Dataset
@@ -79,16 +80,29 @@ def test_the_knob_is_monotone_without_categories(name: str, make: Make, request:
 
 @given(st.integers(0, 10_000))
 def test_what_popular_items_share_is_left_out_by_a_loop(seed: int) -> None:
-    """The rest is at right angles to their mean; items without a vector, and later ones, have no say in it."""
+    """The rest is at right angles to their sum by rates, and of each item the same whichever others there are."""
     random = np.random.default_rng(seed)
     vectors, rates = random.normal(size=(6, 3)).astype(np.float32), random.random(4) + 0.01
     vectors[2] = 0.0
-    mean = sum(rates[item] * vectors[item].astype(float) for item in range(4))
-    found = without_popularity(vectors, rates)
+    popular = np.asarray(sum(rates[item] * vectors[item].astype(float) for item in range(4)))
+    found = without_popularity(vectors, popular)
     for item in range(6):
-        along = vectors[item] @ mean / (mean @ mean)
-        assert found[item] == pytest.approx(vectors[item] - along * mean, abs=1e-5)
-    assert not without_popularity(np.outer(rates, [1.0, 2.0]).astype(np.float32), rates).any()
+        along = vectors[item] @ popular / (popular @ popular)
+        assert found[item] == pytest.approx(vectors[item] - along * popular, abs=1e-5)
+        assert (found[item] == without_popularity(vectors[[item]], popular)[0]).all()
+    assert not without_popularity(np.outer(rates, [1.0, 2.0]).astype(np.float32), np.array([1.0, 2.0])).any()
+
+
+def test_only_items_that_were_trained_say_what_popular_ones_share() -> None:
+    """And items that change or are added later get what working all out again would give them."""
+    catalog = Catalog.train(without_categories(load("synthetic")), BprSettings(epochs=1))
+    before = catalog.similarity_vectors
+    changes = [ItemContent(catalog.item_ids[3], categories=("Sea",)), ItemContent(10**6, "A new one")]
+    changed = with_content(catalog, changes, ())
+    assert "similarity_vectors" in vars(changed)
+    found = vars(changed).pop("similarity_vectors")
+    assert np.array_equal(found, changed.similarity_vectors)
+    assert np.array_equal(found[: len(before)], before)
 
 
 def test_items_are_not_alike_for_being_popular() -> None:

@@ -464,8 +464,14 @@ class Catalog:
         """
         if self.takes_vectors or not self.n_items or self.categories.any(axis=1).all():
             return self.vectors
-        rates = 1.0 / (1.0 + np.exp(-self.trained.log_odds[: self.trained.item_ids.n_sorted]))
-        return shared(without_popularity(self.vectors, rates))
+        return shared(without_popularity(self.vectors, self.trained.popular_direction))
+
+    @cached_property
+    def popular_direction(self) -> NDArray[np.float64]:
+        """The sum of the vectors of items that were trained, by how many users like them (dim,)."""
+        n_trained = self.item_ids.n_sorted
+        rates = 1.0 / (1.0 + np.exp(-self.log_odds[:n_trained]))
+        return np.asarray(rates @ self.vectors[:n_trained].astype(np.float64))
 
     @cached_property
     def taste_columns(self) -> NDArray[np.int64]:

@@ -16,6 +16,7 @@ from slatewise.catalog.additions import NewItems, expect_items
 from slatewise.catalog.growing_arrays import with_rows
 from slatewise.catalog.identifiers import Identifier
 from slatewise.catalog.model_files import CatalogError
+from slatewise.catalog.population import without_popularity
 
 if TYPE_CHECKING:
     from slatewise.catalog.catalog import Catalog
@@ -62,7 +63,7 @@ def with_content(catalog: "Catalog", items: Sequence[ItemContent], category_name
     arrays = _arrays(catalog, rows, items, categories)
     if not titles and categories is catalog.categories and arrays["vectors"] is catalog.vectors:
         return catalog
-    return _with_parts(
+    changed = _with_parts(
         catalog,
         item_ids=item_ids,
         titles=catalog.titles.with_changes(titles),
@@ -75,6 +76,19 @@ def with_content(catalog: "Catalog", items: Sequence[ItemContent], category_name
         origin=_as_views(trained, arrays),
         **arrays,
     )
+    _keep_similarity(changed, catalog, rows)
+    return changed
+
+
+def _keep_similarity(catalog: "Catalog", before: "Catalog", rows: Integers) -> None:
+    """Take over the similarity vectors of all items but some that changed, where they were worked out before."""
+    known = vars(before).get("similarity_vectors")
+    if known is before.vectors:
+        if catalog.takes_vectors or catalog.categories[rows].any(axis=1).all():
+            vars(catalog)["similarity_vectors"] = catalog.vectors
+    elif known is not None:
+        said = without_popularity(catalog.vectors[rows], catalog.trained.popular_direction)
+        vars(catalog)["similarity_vectors"] = with_rows(known, catalog.n_items, rows, said)
 
 
 def _with_parts(catalog: "Catalog", **parts: Any) -> "Catalog":

@@ -35,17 +35,16 @@ def item_scale(item_vectors: Floats) -> float:
     return 1.0 / length if length > 0 else 1.0
 
 
-def without_popularity(vectors: NDArray[np.float32], rates: Floats) -> NDArray[np.float32]:
-    """Return x − (x·a / a·a) a (n_items, dim), a the mean vector by rates of the first len(rates) items.
+def without_popularity(vectors: NDArray[np.float32], popular: Floats) -> NDArray[np.float32]:
+    """Return x − (x·a / a·a) a (n_items, dim), a the direction of popular items: their sum by rates.
 
     Vectors trained on likes without a bias per item say how popular an item is along a direction that all popular items
     share, so that any two of these look alike; what is left says what they have in common beyond that. What is left of
     a vector that says nothing else is zero.
     """
-    known = vectors.astype(np.float64)
-    shared = rates @ known[: len(rates)]
-    length = float(shared @ shared)
-    left = known - np.outer(known @ shared / length, shared) if length > 0.0 else known
+    known, length = vectors.astype(np.float64), float(popular @ popular)
+    along = (known * popular).sum(axis=1)  # of each row the same, whatever the others are
+    left = known - np.outer(along / length, popular) if length > 0.0 else known
     says_more = np.square(left).sum(axis=1) > VANISHED * np.square(known).sum(axis=1)
     return np.asarray(left * says_more[:, None], dtype=np.float32)
 
