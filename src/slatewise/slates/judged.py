@@ -22,6 +22,7 @@ from slatewise.slates.kernels import (
     Integers,
     Vectors,
     Words,
+    allocating,
     inner,
     jaccard_of_sets,
     product,
@@ -163,7 +164,7 @@ def judge_slates(
     return -1
 
 
-@inner
+@allocating
 def new_weights(n_items: int, n_groups: int) -> Weighed:
     """Reserve memory."""
     by_group = (np.empty(n_groups), np.empty(n_groups), np.empty(n_groups))
@@ -173,8 +174,11 @@ def new_weights(n_items: int, n_groups: int) -> Weighed:
 @inner
 def copy(source: Weighed, target: Weighed) -> None:
     """Write what one holds into another."""
-    target.logs[:], target.shares[:] = source.logs, source.shares
-    target.totals[:], target.valued[:], target.factors[:] = source.totals, source.valued, source.factors
+    for place in range(source.logs.size):
+        target.logs[place], target.shares[place] = source.logs[place], source.shares[place]
+    for group in range(source.totals.size):
+        target.totals[group], target.valued[group] = source.totals[group], source.valued[group]
+        target.factors[group] = source.factors[group]
 
 
 @inner
