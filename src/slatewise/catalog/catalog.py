@@ -1,6 +1,6 @@
 """The class Catalog: items with their vectors, and the population of users."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -481,7 +481,8 @@ class Catalog:
     @property
     def takes_vectors(self) -> bool:
         """Whether the vectors were given, so that new items can bring one too."""
-        return bool(self.about.get("training", {}).get("method") == "vectors")
+        training = self.about.get("training")
+        return isinstance(training, Mapping) and training.get("method") == "vectors"
 
     @property
     def n_users(self) -> int:
