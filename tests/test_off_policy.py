@@ -102,11 +102,27 @@ def test_slates_worked_out_together_or_one_by_one_give_the_same(
     with Recommender(CATALOG, DRAWN, clock=Clock()) as recommender:
         serve_eventfully(recommender, np.random.default_rng(6))
         recommender.evaluate(name, options)
-        monkeypatch.setattr(off_policy, "MOST", 1)
+        monkeypatch.setattr(off_policy, "MAX_SLATES", 1)
         recommender.evaluate(name, options)
     assert len(logs[0].users) == 24
     for one, other in zip(*(vars(log).values() for log in logs), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
+
+
+def test_a_read_that_the_store_repeats_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As PostgreSQL's store does when it loses a connection. The control: a reader that adds to itself counts twice."""
+
+    def added(reader: Any, *arguments: Any, **named: Any) -> Any:
+        reader._read_user(*arguments, **named)
+        return reader
+
+    with Recommender(CATALOG, DRAWN, clock=Clock()) as recommender:
+        serve_eventfully(recommender, np.random.default_rng(6))
+        once, read = recommender.evaluate("popular"), recommender.store.read
+        monkeypatch.setattr(recommender.store, "read", lambda job: (read(job), read(job))[1])
+        assert recommender.evaluate("popular") == once
+        monkeypatch.setattr(off_policy.OffPolicyReader, "with_user", added)
+        assert recommender.evaluate("popular").slates == 2 * once.slates
 
 
 def serve_eventfully(recommender: Recommender, draw: np.random.Generator) -> None:

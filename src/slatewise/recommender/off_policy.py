@@ -7,7 +7,7 @@ the direct method of policies that draw are means over drawn slates.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -46,9 +46,9 @@ MODEL = "dc2b-calibrated"
 RULES = "its slate had rules other than filters"
 NOT_LOGGED = "it was drawn without propensities in the log"
 EMPTY = "the policy has nothing to show in its place"
-TOGETHER, MOST = 1 << 20, 1 << 10
-"""Slates times items, and slates, that are worked out together at most: memory does not grow with the log."""
-KEPT = 64
+MAX_SLATES, MAX_CELLS = 1 << 10, 1 << 20
+"""Slates, and slates times items, that are worked out together: memory does not grow with the log."""
+MAX_KEPT = 64
 """Policies with the rates of some time that are kept for the next slates."""
 
 
@@ -56,9 +56,9 @@ def evaluate_policy(
     store: Store, served: ServedCatalog, target: ServedPolicy, on_user: Callable[[], None] | None = None
 ) -> Evaluation:
     """Judge a policy by the log of a store; users are read one by one, slates are worked out many at a time."""
-    reader = OffPolicyReader(served, target)
+    reader = OffPolicyReader(served, target, LoggedPolicies(served))
     for number, user in enumerate(store.users()):
-        store.read(lambda transaction, user=user, number=number: reader.read_user(transaction, user, number))  # type: ignore[misc]
+        reader = store.read(partial(reader.with_user, user=user, number=number))
         if on_user is not None:
             on_user()
     reader.work_out()
@@ -69,8 +69,8 @@ def evaluate_policy(
     return judge(target.name, log, reader.n_drawn / len(log.users), reader.skipped)
 
 
-class PoliciesThen:
-    """Policies with the rates and the options of the time of a slate; those used last are kept."""
+class LoggedPolicies:
+    """Policies with the rates and the options in force when slates were logged; the latest are kept."""
 
     def __init__(self, served: ServedCatalog) -> None:
         self._served = served
@@ -90,7 +90,7 @@ class PoliciesThen:
         diversity = choice["request"].get("diversity")
         return self._kept((policy, rates[1], diversity), lambda: policy.with_rates(*rates), diversity)
 
-    def shower(self, policy: ServedPolicy, rates: tuple[Rates, int], choice: Choice) -> ServedPolicy:
+    def logging_policy(self, policy: ServedPolicy, rates: tuple[Rates, int], choice: Choice) -> ServedPolicy:
         """Return the same, by the options that were in force as well."""
         diversity, logged = choice["request"].get("diversity"), choice["exploration"] or {}
         options = [logged.get(name, 0.0) for name in getattr(policy.policy, "choosing_options", ())]
@@ -107,7 +107,7 @@ class PoliciesThen:
 
 def _make_room(kept: dict[Any, Any]) -> None:
     """Drop what was kept first, if there is no room for more."""
-    if len(kept) >= KEPT:
+    if len(kept) >= MAX_KEPT:
         del kept[next(iter(kept))]
 
 
@@ -117,20 +117,24 @@ class OffPolicyReader:
 
     served: ServedCatalog
     target: ServedPolicy
+    policies: LoggedPolicies
     skipped: Counter[str] = field(default_factory=Counter)
     cases: list[LoggedCase] = field(default_factory=list)
     parts: list[LoggedSlates] = field(default_factory=list)
     n_drawn: int = 0
 
-    @cached_property
-    def then(self) -> PoliciesThen:
-        """Policies at the time of a slate."""
-        return PoliciesThen(self.served)
+    def with_user(self, transaction: Transaction, user: str, number: int) -> "OffPolicyReader":
+        """Return a reader that has the closed slates of one more user.
 
-    def read_user(self, transaction: Transaction, user: str, number: int) -> None:
-        """Add the closed slates of a user."""
+        This one stays as it is: a store that loses its connection reads again, and no slate may count twice.
+        """
+        longer = replace(self, skipped=Counter(self.skipped), cases=[*self.cases], parts=[*self.parts])
+        longer._read_user(transaction, user, number)
+        return longer
+
+    def _read_user(self, transaction: Transaction, user: str, number: int) -> None:
         log, choices = LogTail.read(transaction, user), transaction.choices_of(user)
-        replay = UserReplay(number, self.served, self.target, self.then, log)
+        replay = UserReplay(number, self.served, self.target, self.policies, log)
         history = RatesHistory(transaction, self.served.digest)
         tallies = {one.record.slate_id: one.tally for one in log.logged_slates(self.served)}
         for slate in log.slates:
@@ -142,7 +146,7 @@ class OffPolicyReader:
             if reason is not None or choice is None or policy is None:
                 self.skipped[str(reason)] += 1
                 continue
-            rates = self.then.rates(history, choice)
+            rates = self.policies.rates(history, choice)
             if rates is None:
                 self.skipped[RATES_GONE] += 1
                 continue
@@ -156,7 +160,7 @@ class OffPolicyReader:
 
     def _add(self, case: LoggedCase) -> None:
         self.cases.append(case)
-        if len(self.cases) >= min(MOST, max(1, TOGETHER // self.served.n_items)):
+        if len(self.cases) >= min(MAX_SLATES, max(1, MAX_CELLS // self.served.n_items)):
             self.work_out()
 
     def work_out(self) -> None:
@@ -173,18 +177,18 @@ class OffPolicyReader:
 
 @dataclass(eq=False)
 class UserReplay:
-    """The log of one user, as three policies would go through it: who showed it, who is judged, and the model."""
+    """The log of one user, as three policies would go through it: the logging one, the target, and the model."""
 
     user: int
     served: ServedCatalog
     target: ServedPolicy
-    then: PoliciesThen
+    policies: LoggedPolicies
     log: LogTail
     known: dict[str, tuple[UserProfile, State, Available]] = field(default_factory=dict)
     """At the latest slate, by the key of beliefs: policies that learn alike share them."""
 
     def case(
-        self, logged_slate: tuple[SlateRecord, Choice], shower: ServedPolicy, rates: tuple[Rates, int], got: Floats
+        self, logged_slate: tuple[SlateRecord, Choice], logging: ServedPolicy, rates: tuple[Rates, int], got: Floats
     ) -> LoggedCase | None:
         """Return a slate in its situations; None if nothing can be shown in its place."""
         slate, choice = logged_slate
@@ -193,11 +197,11 @@ class UserReplay:
         logged = np.array(choice["propensities"]) if is_drawn else np.ones(len(shown))
         random = Streams(choice["seed"], key, choice["step"])
         try:
-            drew = self._situation(logged_slate, shower, self.then.shower(shower, rates, choice)) if is_drawn else None
+            drew = self.policies.logging_policy(logging, rates, choice) if is_drawn else None
             situations = (
-                self._situation(logged_slate, model, self.then.policy(model, rates, choice)),
-                drew,
-                self._situation(logged_slate, self._learning, self.then.policy(self.target, rates, choice)),
+                self._situation(logged_slate, model, self.policies.policy(model, rates, choice)),
+                None if drew is None else self._situation(logged_slate, logging, drew),
+                self._situation(logged_slate, self._learning, self.policies.policy(self.target, rates, choice)),
             )
         except RequestError:
             return None

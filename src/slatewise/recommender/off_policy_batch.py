@@ -31,9 +31,9 @@ class Situation:
 
 @dataclass(frozen=True, eq=False)
 class LoggedCase:
-    """A logged slate that can be judged, in the situations of the model of rewards, who showed it, and who is judged.
+    """A logged slate that can be judged, in the situations of the model of rewards, the logging policy and the target.
 
-    user: a number; shown: its items; logged: their propensities, all 1 if it was not drawn; then nobody `drew` it.
+    user: a number; shown: its items; logged: their propensities, all 1 if it was not drawn, and then `logging` is None.
     """
 
     user: int
@@ -42,14 +42,14 @@ class LoggedCase:
     logged: Floats
     random: Streams
     model: Situation
-    drew: Situation | None
-    judged: Situation
+    logging: Situation | None
+    target: Situation
 
     @property
     def kind(self) -> tuple[object, ...]:
         """What cases that are worked out together have in common."""
-        drew = None if self.drew is None else id(self.drew.policy)
-        policies = (id(self.model.policy), drew, id(self.judged.policy))
+        logging = None if self.logging is None else id(self.logging.policy)
+        policies = (id(self.model.policy), logging, id(self.target.policy))
         return (*policies, len(self.shown), self.random.seed, self.random.step)
 
     @property
@@ -72,7 +72,7 @@ def logged_slates(cases: Sequence[LoggedCase]) -> tuple[LoggedSlates | None, int
         found = _terms([cases[number] for number in numbers])
         terms |= {number: one for number, one in zip(numbers, found, strict=True) if one is not None}
     left = [(cases[number], terms[number]) for number in sorted(terms)]
-    n_drawn = sum(case.drew is not None for case, _ in left)
+    n_drawn = sum(case.logging is not None for case, _ in left)
     users, slates = [case.user for case, _ in left], [slate for _, slate in left]
     return (LoggedSlates.of(users, slates) if left else None), n_drawn
 
@@ -85,12 +85,12 @@ def _terms(cases: Sequence[LoggedCase]) -> list[SlateTerms | None]:
     random = Streams(first.random.seed, users, first.random.step)
     model: Any = first.model.policy
     predicted = np.clip(model.probabilities(_states([case.model for case in cases])), 0.0, 1.0)
-    drew = [case.drew for case in cases if case.drew is not None]
+    logging = [case.logging for case in cases if case.logging is not None]
     marginal = np.ones(shown.shape)
-    softmax = _softmax(drew, random) if drew else None
+    softmax = _softmax(logging, random) if logging else None
     if softmax is not None:
-        marginal = with_shown(softmax.judge(_tables(drew), shown, starts).marginal, logged)
-    target, is_shown = _target([case.judged for case in cases], shown, (random, starts), predicted)
+        marginal = with_shown(softmax.judge(_tables(logging), shown, starts).marginal, logged)
+    target, is_shown = _target([case.target for case in cases], shown, (random, starts), predicted)
     conditional, own_marginal, expected, direct = target
     of_shown, rewards = np.take_along_axis(predicted, shown, axis=1), np.array([case.rewards for case in cases])
     arrays = (rewards, logged, conditional, marginal, own_marginal, of_shown, expected, direct)
@@ -99,16 +99,16 @@ def _terms(cases: Sequence[LoggedCase]) -> list[SlateTerms | None]:
 
 
 def _target(
-    judged: Sequence[Situation], shown: Integers, draws: tuple[Streams, NDArray[np.uint64]], predicted: Floats
+    situations: Sequence[Situation], shown: Integers, draws: tuple[Streams, NDArray[np.uint64]], predicted: Floats
 ) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
     """Return propensities, marginals, expected and direct predictions (n, k), and for which slates there are any."""
-    (random, starts), available = draws, _tables(judged)
-    softmax = _softmax(judged, random)
+    (random, starts), available = draws, _tables(situations)
+    softmax = _softmax(situations, random)
     if softmax is not None:
         found = softmax.judge(available, shown, starts, predicted)
         terms = (found.propensity, found.marginal, found.expected, found.own_expected)
         return terms, np.ones(len(shown), dtype=np.bool_)
-    chosen = judged[0].policy.select(_states(judged), available, shown.shape[1], random).items
+    chosen = situations[0].policy.select(_states(situations), available, shown.shape[1], random).items
     is_same = chosen == shown
     follows = np.cumprod(is_same, axis=1).astype(np.float64)
     own = np.where(chosen >= 0, np.take_along_axis(predicted, np.maximum(chosen, 0), axis=1), 0.0)
