@@ -19,6 +19,7 @@ from typing import Any
 
 from slatewise.catalog.model_files import MANIFEST
 from slatewise.files import write_whole
+from slatewise.service.cpu_affinity import unpin
 from slatewise.service.settings import Settings
 
 HISTORY, LOCK = "retrainings.json", "retraining.lock"
@@ -95,6 +96,7 @@ class Retraining:
             pass_fds=(lock,),
         )
         try:
+            unpin(child.pid)
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, child.pid, LOWEST_PRIORITY)
             output, errors = await child.communicate()

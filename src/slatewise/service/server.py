@@ -30,11 +30,12 @@ from slatewise.catalog.model_files import read_manifest
 from slatewise.recommender import Recommender
 from slatewise.service.app import create_app
 from slatewise.service.connections import ConnectionLimits, GuardedProtocol
+from slatewise.service.cpu_affinity import LARGE_CATALOG, pin_to_core
 from slatewise.service.keys import KeyRing
 from slatewise.service.logs import JsonHandler, Log, LogStream
 from slatewise.service.metrics import SHARED_DIRECTORY
 from slatewise.service.settings import BadSettingsError, Settings, is_loopback, shadow_share
-from slatewise.service.shared_directory import shared_directory, use
+from slatewise.service.shared_directory import claim_worker_number, shared_directory, use
 from slatewise.service.state import ServiceState
 from slatewise.store import Store
 
@@ -46,6 +47,8 @@ OTHER_FILES = 300
 LAST_SECONDS = 5
 """What closing the store and the log may take, once pending requests have had their time."""
 WORKER_SETTINGS = "SLATEWISE_WORKER_SETTINGS"
+FULL_COLLECTION_THRESHOLD = 1_000
+"""After so many collections of the middle generation all objects are looked through: every ten minutes or so."""
 
 
 def check(settings: Settings) -> None:
@@ -163,15 +166,36 @@ def _uvicorn_options(settings: Settings) -> dict[str, Any]:
 def run_server(settings: Settings, listener: socket.socket, recommender: Recommender) -> None:
     """Serve from this process until told to stop; then finish pending requests, commit, and exit."""
     allow_files(settings.connections)
-    app = make_app(settings, recommender)
-    app.state.service.log.event("serving", at=address_of(settings, listener.getsockname()[1]))
+    app, port = make_app(settings, recommender), listener.getsockname()[1]
+    set_cpu_affinity(settings, recommender.catalog.n_items, port)
+    app.state.service.log.event("serving", at=address_of(settings, port))
     signal.signal(signal.SIGTERM, _exit)
-    gc.collect()
-    gc.freeze()  # what exists now stays: scanning it again and again would delay requests
+    tune_garbage_collection()
     try:
         uvicorn.Server(uvicorn.Config(app, **_uvicorn_options(settings))).run(sockets=[listener])
     finally:
         app.state.service.log.close()
+
+
+def tune_garbage_collection() -> None:
+    """Look for reference cycles among new objects as ever, but rarely among old ones.
+
+    What exists now stays, and most of what gets old are cached users. Looking through all of it stopped every request
+    for 30 to 75 ms, every seven seconds under load.
+    """
+    gc.collect()
+    gc.freeze()
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, FULL_COLLECTION_THRESHOLD)
+
+
+def set_cpu_affinity(settings: Settings, n_items: int, number: int) -> None:
+    """Keep this process on one core unless the settings or a large catalog say otherwise.
+
+    Processes with numbers that follow each other, ports or workers, take different cores.
+    """
+    if n_items < LARGE_CATALOG if settings.pin_to_core is None else settings.pin_to_core:
+        pin_to_core(number)
 
 
 def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -221,7 +245,12 @@ def _follow(supervisor: BaseProcess, timeout: float) -> None:
 def worker_app() -> Starlette:
     """Create the application of one worker from the settings passed down to it."""
     settings = Settings(**json.loads(os.environ.pop(WORKER_SETTINGS)))
-    use(Path(os.environ[SHARED_DIRECTORY]))
-    share_through(Path(os.environ[SHARED_DIRECTORY]))
+    directory = Path(os.environ[SHARED_DIRECTORY])
+    use(directory)
+    share_through(directory)
     exit_with_supervisor(settings.shutdown_timeout + LAST_SECONDS)
-    return make_app(settings, make_recommender(settings))
+    recommender = make_recommender(settings)
+    set_cpu_affinity(settings, recommender.catalog.n_items, claim_worker_number(directory))
+    app = make_app(settings, recommender)
+    tune_garbage_collection()
+    return app

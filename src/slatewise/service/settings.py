@@ -130,6 +130,9 @@ class Settings(BaseSettings):
     host: str = Field(default="127.0.0.1", description="Address to listen on; beyond loopback, keys are required.")
     port: int = Field(default=8000, ge=0, le=65_535, description="Port to listen on; 0 picks a free one.")
     workers: int = Field(default=1, ge=1, le=64, description="Server processes; more than one requires PostgreSQL.")
+    pin_to_core: bool | None = Field(
+        default=None, description="Keep each process on one core; by default with fewer than 200,000 items."
+    )
     keys: Path = Field(default=KEYS_FILE, description="File of API keys (`slatewise keys add` creates it).")
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Host names by which clients may call the service, besides localhost and addresses."
