@@ -13,6 +13,7 @@ from slatewise.evidence import Attention
 from slatewise.recommender import Item
 from slatewise.recommender.feedback import FeedbackEvent
 from slatewise.recommender.types import SlateItem
+from slatewise.service import live_history
 from slatewise.service.live_history import MAX_REACTED, MAX_WAITING, POINTS, RecentSlates, Traffic, calibration_bins
 from tests.support.serving import local
 
@@ -101,6 +102,21 @@ def test_what_was_not_seen_and_what_was_retracted_does_not_count() -> None:
     assert (high.said, high.clicked, high.n) == (0.95, 1.0, 1.0)
     assert recent.learn([], [FeedbackEvent("a", clicked=[2])], EVERYTHING) == 2 / 3
     assert recent.calibration()[1].n == 2.0
+
+
+def test_portions_say_what_all_at_once_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where events on one slate fall into different portions; there is a pause between portions, not after."""
+    slates = [a_slate(str(number), *(0.1 * (number % 10),) * 3) for number in range(20)]
+    events = [FeedbackEvent(str(number % 20), clicked=[1 + number // 20]) for number in range(40)]
+    pauses: list[float] = []
+    monkeypatch.setattr("slatewise.service.live_history.time.sleep", pauses.append)
+    found = []
+    for portion in (7, 1_000):
+        monkeypatch.setattr(live_history, "PORTION", portion)
+        recent = RecentSlates()
+        found.append((recent.learn(slates, events, EVERYTHING), recent.calibration(), len(pauses)))
+    assert found[0][:2] == found[1][:2]
+    assert found[0][2] == found[1][2] == 2 + 5
 
 
 def test_memory_is_bounded() -> None:

@@ -6,8 +6,9 @@ All of it is of this process, in memory and bounded. Requests only append to a b
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +26,13 @@ STEP = 10.0
 POINTS = 360
 MAX_WAITING, MAX_REACTED = 10_000, 2_000
 """How many slates are remembered that wait for feedback, and how many that have some."""
+PORTION, PAUSE = 50, 0.02
+"""So many slates or events are taken in at a time, with a pause in seconds before the next, in which requests go on."""
 BINS = 10
 NORMAL_95 = 1.96
 
 Floats = NDArray[np.float64]
+Entry = TypeVar("Entry")
 
 
 class Traffic:
@@ -78,16 +82,20 @@ class RecentSlates:
         self._waiting, self._reacted = OrderedDict[str, RecentSlate](), OrderedDict[str, RecentSlate]()
         self._lock = threading.Lock()
 
-    def learn(self, slates: Iterable[Slate], events: Iterable[FeedbackEvent], attention: Attention) -> float | None:
+    def learn(self, slates: Sequence[Slate], events: Sequence[FeedbackEvent], attention: Attention) -> float | None:
         """Take in what happened; return the share of clicked items on slates that got feedback, None without any."""
-        with self._lock:
-            for slate in slates:
-                _keep(self._waiting, slate.slate_id, RecentSlate.of(slate), MAX_WAITING)
-            reacted = [one for one in map(self._take, events) if one is not None]
-            distinct = list({id(one): one for one in reacted}.values())
-            _weigh(distinct, replace(attention, skip_weight=1.0))
-            shown = sum(len(one.items) for one in distinct)
-            return sum(len(one.tally.liked(one.items)) for one in distinct) / shown if shown else None
+        for shown in _portions(slates):
+            with self._lock:
+                for slate in shown:
+                    _keep(self._waiting, slate.slate_id, RecentSlate.of(slate), MAX_WAITING)
+        distinct: dict[int, RecentSlate] = {}
+        for reactions in _portions(events):
+            with self._lock:
+                reacted = {id(one): one for one in map(self._take, reactions) if one is not None}
+                _weigh([*reacted.values()], replace(attention, skip_weight=1.0))
+            distinct |= reacted
+        n_items = sum(len(one.items) for one in distinct.values())
+        return sum(len(one.tally.liked(one.items)) for one in distinct.values()) / n_items if n_items else None
 
     def calibration(self) -> list[CalibrationBin]:
         """Compare probabilities with clicks on recent slates, in bins of a tenth; bins without items are left out."""
@@ -102,6 +110,14 @@ class RecentSlates:
             slate.tally = slate.after(event)
             _keep(self._reacted, event.slate_id, slate, MAX_REACTED)
         return slate
+
+
+def _portions(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """Yield entries a few at a time, and pause before all but the first."""
+    for start in range(0, len(entries), PORTION):
+        if start:
+            time.sleep(PAUSE)
+        yield entries[start : start + PORTION]
 
 
 def _keep(slates: OrderedDict[str, RecentSlate], slate_id: str, slate: RecentSlate, most: int) -> None:
