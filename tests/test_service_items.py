@@ -9,7 +9,8 @@ import pytest
 
 from slatewise.catalog import Catalog
 from slatewise.recommender import Recommender
-from tests.support.serving import Local, local
+from tests.support.serving import Local, local, small_catalog
+from tests.test_serve import eventually
 
 TEA = {
     "title": "Tea",
@@ -104,3 +105,12 @@ def test_ids_in_paths_are_of_the_type_of_the_catalog(tmp_path: Path) -> None:
         assert service.client.get("/v1/items/42").json()["id"] == "42"
         assert service.client.get("/v1/items/a%2Fb").json()["id"] == "a/b"
         assert service.client.request("PUT", "/v1/items/x%2F%C3%BC", json={}).json()["id"] == "x/ü"
+
+
+def test_a_catalog_that_is_loaded_later_is_prepared_for_new_items(tmp_path: Path) -> None:
+    with local(tmp_path) as service:
+        small_catalog(80, seed=1).save(tmp_path / "catalog")
+        assert service.client.post("/v1/catalog/reload", json={}).status_code == 200
+        trained = service.recommender.catalog.trained
+        assert trained.n_items == 80
+        assert eventually(lambda: "content_model" in vars(trained))

@@ -1025,7 +1025,7 @@ class Recommender:
     def expect_new_items(self) -> None:
         """Learn from the trained items what content says about an item, which the first new one would wait for.
 
-        It takes some seconds in the calling thread; a service does it in a thread of its own when it starts.
+        It takes some seconds in the calling thread, once per catalog; a service has a thread of its own for it.
 
         Examples
         --------

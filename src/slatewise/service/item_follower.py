@@ -22,7 +22,12 @@ class ItemFollower:
 
     def start(self) -> None:
         """Follow changes from now on."""
+        self.expect_new_items()
         self._thread.start()
+
+    def expect_new_items(self) -> None:
+        """Begin to learn what the first new item of a catalog would wait for; changes are followed meanwhile."""
+        threading.Thread(target=self._recommender.expect_new_items, name="slatewise-new-items", daemon=True).start()
 
     def stop(self) -> None:
         """Stop after the change that is being taken in."""
@@ -45,7 +50,6 @@ class ItemFollower:
         return max(INTERVAL, time.monotonic() - started)
 
     def _serve(self) -> None:
-        self._recommender.expect_new_items()
         seconds = INTERVAL
         while not self._stopping.wait(seconds):
             seconds = self.step()

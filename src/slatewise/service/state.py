@@ -144,6 +144,7 @@ class ServiceState:
         sha256 = str(read_manifest(directory)["arrays"]["sha256"])
         catalog = Catalog.load(directory)
         self.recommender.use_catalog(catalog)
+        self.item_follower.expect_new_items()
         self.catalog_sha256 = sha256
         self.log.event("catalog reloaded", items=catalog.n_items, sha256=sha256)
 
