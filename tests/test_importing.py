@@ -1,5 +1,6 @@
 """History for a store: tables are checked row by row, nothing is recorded twice, customers are known from the start."""
 
+import gc
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -15,6 +16,7 @@ from typer.testing import CliRunner, Result
 from slatewise.catalog import Catalog
 from slatewise.cli import app
 from slatewise.cli.event_table import Meaning, events_in, read_events
+from slatewise.cli.importing import without_garbage_collection
 from slatewise.data.tables import DataError
 from slatewise.recommender import ConflictError, Recommender
 from slatewise.recommender.events import Event
@@ -236,3 +238,13 @@ def test_a_known_customer_gets_a_personal_slate_of_things_they_do_not_own(tmp_pa
             same_half = [(int(item.id) < 20) == (int(user) < 15) for item in known.items]
             assert sum(same_half) > len(same_half) / 2
             assert [item.id for item in known.items] != [item.id for item in unknown.items]
+
+
+def test_garbage_is_collected_again_after_an_import_that_failed() -> None:
+    def fail() -> None:
+        with without_garbage_collection():
+            raise RuntimeError("on" if gc.isenabled() else "off")
+
+    with pytest.raises(RuntimeError, match="off"):
+        fail()
+    assert gc.isenabled()

@@ -1,8 +1,9 @@
 """History for a store: `slatewise store import`, and the users that a catalog was trained on."""
 
+import gc
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -63,12 +64,24 @@ def import_table(
         tell(str(done))
 
 
+@contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Keep Python from looking for reference cycles, which rows do not have: a fifth of the time of an import."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def import_events(store: "Store", events: Iterable["Event"], total: int) -> Imported:
     """Write events to a store, with a progress bar."""
     from slatewise.recommender.history import add_history
 
     started, n_events, n_new = time.perf_counter(), 0, 0
-    with amounts("importing", total) as count:
+    with without_garbage_collection(), amounts("importing", total) as count:
         for looked_at, new in add_history(store, events):
             n_events, n_new = n_events + looked_at, n_new + new
             count(looked_at)

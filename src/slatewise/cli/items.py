@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slatewise.cli.console import amounts, print_json, stdout, tell
+from slatewise.cli.importing import without_garbage_collection
 from slatewise.cli.store import DEFAULT_STORE, StoreUrl, reporting_errors
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def write_items(store: "Store", frame: "DataFrame") -> int:
 
     waiting: list[tuple[Future[int], int]] = []
     version = store.read(lambda transaction: transaction.item_table()).version
-    with amounts("importing", len(frame)) as count:
+    with without_garbage_collection(), amounts("importing", len(frame)) as count:
         for records in items_in(frame, time.time()):
             waiting.append((store.write(partial(_put, records)), len(records)))
             if len(waiting) > 1:
