@@ -11,7 +11,7 @@ from scipy import stats
 from slatewise.policies import make_policy
 from slatewise.randomness import Streams
 from slatewise.recommender import AtMost, Pin, PolicyShare, Recommender, SlateRules
-from slatewise.slates import Available, judged, overlap_greedy, pack_sets, rules, table
+from slatewise.slates import Available, overlap_greedy, pack_sets, propensities, rules, table
 from slatewise.slates.stochastic import SoftmaxGreedy
 from tests.support import naive
 from tests.support.recommending import Clock, ids, make_catalog
@@ -38,13 +38,13 @@ def expected(temperature: float = TEMPERATURE) -> NDArray[np.float64]:
     return np.array(one_by_one)
 
 
-def propensities(softmax: SoftmaxGreedy, available: Any, slates: NDArray[np.int64]) -> NDArray[np.float64]:
+def propensities_of(softmax: SoftmaxGreedy, available: Any, slates: NDArray[np.int64]) -> NDArray[np.float64]:
     nothing_drawn = np.empty((len(slates), 0), dtype=np.uint64)
     return softmax.judge(available, slates, nothing_drawn).propensity
 
 
 def test_propensities_are_the_formula() -> None:
-    found = propensities(sampler(), np.ones((1, 6), dtype=bool), np.array(SLATES))
+    found = propensities_of(sampler(), np.ones((1, 6), dtype=bool), np.array(SLATES))
     np.testing.assert_allclose(found, expected(), rtol=1e-12)
     assert found.prod(axis=1).sum() == pytest.approx(1.0)
 
@@ -80,7 +80,7 @@ def test_marginals_and_expectations_are_sums_over_slates() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.1, 2e-4])
-@pytest.mark.parametrize("entries", [judged.TABLE, 0])
+@pytest.mark.parametrize("entries", [propensities.TABLE, 0])
 def test_groups_of_categories_say_what_items_one_by_one_do(
     temperature: float, entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +88,7 @@ def test_groups_of_categories_say_what_items_one_by_one_do(
 
     At the lower temperature, shares of what is left vanish beside those of what was chosen.
     """
-    monkeypatch.setattr(judged, "TABLE", entries)
+    monkeypatch.setattr(propensities, "TABLE", entries)
     draw, n, k, n_rows = np.random.default_rng(8), 150, 6, 5
     categories = np.eye(4, dtype=bool)[draw.choice(4, n, p=[0.6, 0.2, 0.1, 0.1])][:, :3]
     vectors, scores, values = draw.normal(size=(n, 3)), draw.random((n_rows, n)), draw.random((n_rows, n))
@@ -137,7 +137,7 @@ def test_without_heat_it_is_the_greedy_choice_and_leaving_out_others_changes_not
 
 def test_what_is_not_available_has_no_propensity_and_short_slates_end() -> None:
     only = Available.of(6, candidates=[1, 4])
-    assert propensities(sampler(), only, np.array([[0, 1, 2]]))[0, [0, 2]].tolist() == [0.0, 0.0]
+    assert propensities_of(sampler(), only, np.array([[0, 1, 2]]))[0, [0, 2]].tolist() == [0.0, 0.0]
     drawn = sampler().draw(only, K, NOBODY)
     assert sorted(drawn.items[0].tolist()) == [-1, 1, 4]
     assert drawn.propensity[0].tolist()[1:] == [1.0, 0.0]
@@ -158,7 +158,7 @@ def test_policies_say_how_probable_their_slates_were(name: str) -> None:
     slates = policy.select(state, available, 4, Streams(0, keys, 2))
     assert slates.propensity is not None
     softmax = policy.softmax(state, Streams(0, keys, 2))  # type: ignore[attr-defined]
-    np.testing.assert_allclose(propensities(softmax, available, slates.items), slates.propensity, rtol=1e-12)
+    np.testing.assert_allclose(propensities_of(softmax, available, slates.items), slates.propensity, rtol=1e-12)
     for user in range(5):
         alone = {key: value[user : user + 1] for key, value in state.items()}
         seen = Available.of(40, excluded=np.flatnonzero(~available[user]))

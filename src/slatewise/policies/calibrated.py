@@ -48,7 +48,7 @@ from slatewise.slates import (
     squared_lengths,
 )
 from slatewise.slates.kernels import Vectors
-from slatewise.slates.requantized import changed_items, changed_sets
+from slatewise.slates.quantized_updates import changed_items, changed_sets
 from slatewise.slates.rules import OVERLAP, vectors_for_overlap
 from slatewise.slates.scores import LINEAR, boosted, linear_scores
 from slatewise.slates.stochastic import SoftmaxGreedy, StochasticChoice
@@ -56,14 +56,14 @@ from slatewise.slates.stochastic import SoftmaxGreedy, StochasticChoice
 MOST_LIKED = 10
 LEAST_NOISE = 0.2
 FIXED = ("vectors", "rates", "noise", "category_sets", "similarity_vectors", "model")
-PREPARED = (*FIXED, "current", "features", "items", "favorite_rate", "n_moved")
+PREPARED = (*FIXED, "current", "features", "items", "favorite_rate", "n_changed")
 """What is prepared once: for a catalog, and for its rates as they are now."""
 HALFWAY = 3.0
 """h, the number of slates after which half of log w is made up for; chosen on validation users (docs/method.md)."""
 LEAST_WEIGHT = 0.05
 """Skips that weigh less are made up for as if they weighed so much; without any there would be nothing to go by."""
-MOST_MOVED = 1 / 50
-"""After changes of so large a share of the items, all are put in order for choosing again."""
+LARGEST_CHANGED_SHARE = 1 / 50
+"""After changes of so large a share of the items, the int8 copy of all is made again."""
 EXPLORING = 8
 """Dimensions of the random directions in which uncertain rates are drawn."""
 SALT, SLATE_SALT = 0x9D5C2E0B, 0x51A7E5
@@ -97,8 +97,8 @@ class Calibrated:
     additive = ("precision", "shift")
     belief_arrays = ("precision", "shift")
     boost: ClassVar[Floats | None] = None
-    n_moved: ClassVar[int] = 0
-    """How many items have changed since all were put in order for choosing."""
+    n_changed: ClassVar[int] = 0
+    """How many items have changed since the int8 copy of all was made."""
 
     def __post_init__(self) -> None:
         check_share("diversity", self.diversity)
@@ -232,7 +232,7 @@ class Calibrated:
         if "features" in vars(self) and self.current.mean is not self.rates:
             changed = np.flatnonzero((rates.mean != self.current.mean) | (rates.strength != self.current.strength))
             vars(other)["features"] = with_rows(self.features, len(rates.mean), changed, other._features(changed))
-            other._keep_in_order(self, changed)
+            other._reuse_items(self, changed)
         return other
 
     def with_items(self, catalog: Catalog, changed: Integers) -> "Calibrated":
@@ -257,17 +257,17 @@ class Calibrated:
             if self.features is self.vectors
             else with_rows(self.features, n_items, changed, other._features(changed))
         )
-        other._keep_in_order(self, changed)
+        other._reuse_items(self, changed)
         return other
 
-    def _keep_in_order(self, before: "Calibrated", changed: Integers) -> None:
-        """Take over the items of the policy before, but for some that changed; now and then all are put in order."""
-        n_moved = before.n_moved + len(changed)
+    def _reuse_items(self, before: "Calibrated", changed: Integers) -> None:
+        """Take over the items of the policy before, but for some that changed; now and then all are copied again."""
+        n_changed = before.n_changed + len(changed)
         if self.features is before.features and np.array_equal(self.current.mean, before.current.mean):
-            vars(self).update(items=before.items, n_moved=before.n_moved)
-        elif n_moved <= MOST_MOVED * self.catalog.n_items:
+            vars(self).update(items=before.items, n_changed=before.n_changed)
+        elif n_changed <= LARGEST_CHANGED_SHARE * self.catalog.n_items:
             items = changed_items(before.items, (self.features, self.current.mean), changed)
-            vars(self).update(items=items, n_moved=n_moved)
+            vars(self).update(items=items, n_changed=n_changed)
 
     def overlap_weight(self, is_first: bool) -> float:
         """What being fully similar to an item chosen before costs, in probability.

@@ -19,7 +19,6 @@ from slatewise.compiled import compiled
 from slatewise.randomness import GOLDEN, Keys, mix
 from slatewise.slates.available import Available, as_table
 from slatewise.slates.greedy import rule_arguments
-from slatewise.slates.judged import Judged, factor_table, group_items, judge_slates
 from slatewise.slates.kernels import (
     Floats,
     Integers,
@@ -31,6 +30,7 @@ from slatewise.slates.kernels import (
     product,
     squared_length,
 )
+from slatewise.slates.propensities import Judgment, factor_table, group_items, judge_slates
 from slatewise.slates.rules import (
     OVERLAP,
     RELEVANCE,
@@ -89,8 +89,8 @@ class SoftmaxGreedy:
 
     def judge(
         self, available: Available | ArrayLike, slates: Integers, starts: Keys, values: Floats | None = None
-    ) -> Judged:
-        """Return what this makes of slates (n_rows, k), one in each row: see `Judged`.
+    ) -> Judgment:
+        """Return what this makes of slates (n_rows, k), one in each row: see `Judgment`.
 
         starts: (n_rows, n_draws), where the random numbers of the slates to draw begin; values: of all items,
         (n_rows, n_items), without which nothing is expected.
@@ -101,7 +101,7 @@ class SoftmaxGreedy:
         groups = group_items(*self.rule.sets, self.scores.shape[1])
         memory = factor_table(groups, max(1, len(self.rule.sets.words)))
         asked = (np.argsort(weights, kind="stable"), _plain(slates), table, np.ascontiguousarray(starts), memory)
-        judged = Judged(*(np.zeros(shape) for _ in Judged._fields))
+        judged = Judgment(*(np.zeros(shape) for _ in Judgment._fields))
         arguments = self._arguments(available, len(slates)), rule_arguments(self.rule)
         _check(judge_slates(*arguments, groups, asked, judged))
         return judged

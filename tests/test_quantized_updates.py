@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from slatewise.catalog.growing_arrays import with_rows
-from slatewise.slates import Available, LinearItems, Scores, choose, pack_sets, requantized, rules
+from slatewise.slates import Available, LinearItems, Scores, choose, pack_sets, quantized_updates, rules
 from slatewise.slates import quantized as quantized_module
-from slatewise.slates.requantized import changed_items, changed_sets
+from slatewise.slates.quantized_updates import changed_items, changed_sets
 from slatewise.slates.scores import LINEAR
 from tests.test_quantized import DIM, KINDS, SEEDS, make_features
 
@@ -21,7 +21,7 @@ K = 8
 @pytest.fixture(autouse=True)
 def always_quantized(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(quantized_module.VARIABLE, "1")
-    monkeypatch.setattr(requantized, "MOST_ADDED", 1.0)
+    monkeypatch.setattr(quantized_updates, "MOST_ADDED", 1.0)
 
 
 class Change:
@@ -96,7 +96,7 @@ def _without(items: LinearItems, change: Change) -> LinearItems:
 
 
 def test_a_copy_is_put_in_order_when_much_was_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requantized, "MOST_ADDED", 1 / 8)
+    monkeypatch.setattr(quantized_updates, "MOST_ADDED", 1 / 8)
     features = make_features("normal", np.random.default_rng(0), 1_200)
     items = LinearItems.of(features[:1_000], np.zeros(1_000), np.zeros(1_000))
     n_in_order = 0

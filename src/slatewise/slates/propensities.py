@@ -71,7 +71,7 @@ class Weighed(NamedTuple):
     factors: Floats
 
 
-class Judged(NamedTuple):
+class Judgment(NamedTuple):
     """What a policy that draws makes of slates, each (n_rows, k).
 
     propensity: of their items, given those before each; expected: the value of what is drawn at a place, given the
@@ -113,7 +113,7 @@ def judge_slates(
     rule: RuleArguments,
     groups: Groups,
     asked: tuple[Integers, Integers, Floats, Keys, Floats],
-    out: Judged,
+    out: Judgment,
 ) -> int:
     """Judge the slate of every row; return the first row with a score that is not finite, or −1.
 

@@ -1,7 +1,7 @@
 """What is prepared for choosing slates, after a change of some items: only they are prepared again.
 
 In the int8 copy they stay where they stand, and new ones come to its end. Blocks are bounded by what is in them, so a
-copy whose items are no longer all in order is as exact, only less sparing.
+copy whose items are no longer all sorted is as exact, but lets more blocks be read.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.catalog.growing_arrays import room_behind, with_room, with_rows
+from slatewise.catalog.growing_arrays import claim_spare_rows, with_rows, with_spare_rows
 from slatewise.slates.kernels import BLOCK, Floats, Integers, Vectors, read_only, squared_lengths
 from slatewise.slates.quantized import LARGEST_CODE, NOT_QUANTIZED, SAFETY, SHORTEST_SCALE, TRUSTED_LENGTHS, Quantized
 from slatewise.slates.rules import CategorySets, pack_sets
 from slatewise.slates.scores import LARGEST, LinearItems
 
 MOST_CHANGED = 1_000
-"""For more changed items, a new copy is worth its while."""
+"""For more changed items, a new copy costs less."""
 MOST_ADDED = 1 / 8
-"""When more than this share of the items came after the copy was put in order, a new one is."""
+"""When more than this share of the items was added after the copy was sorted, a new one is made."""
 
 
 def changed_items(before: LinearItems, after: tuple[Vectors, Floats], changed: Integers) -> LinearItems:
@@ -40,7 +40,7 @@ def changed_items(before: LinearItems, after: tuple[Vectors, Floats], changed: I
 
 
 def _is_worth_a_new_copy(copy: Quantized, n_items: int, lengths: Floats) -> bool:
-    """Return whether items are copied anew, in order, after a change of some with these lengths."""
+    """Return whether to make a new, sorted copy after a change of some items with these lengths."""
     if copy is NOT_QUANTIZED or not 1 <= len(lengths) <= MOST_CHANGED or lengths.max() > TRUSTED_LENGTHS[1]:
         return True
     n_added = np.count_nonzero(copy.items == np.arange(len(copy.items))) + n_items - len(copy.items)
@@ -101,9 +101,9 @@ def _codes(copy: Quantized, n_items: int, places: Integers) -> NDArray[np.int8]:
     A place behind the end is filled in the same memory: whoever has the copy as it was knows no scale for it.
     """
     n_before, (_, width, _), n_blocks = len(copy.items), copy.codes.shape, -(-n_items // BLOCK)
-    room = room_behind(copy.codes, n_blocks, (n_before, n_items)) if (places >= n_before).all() else None
+    room = claim_spare_rows(copy.codes, n_blocks, (n_before, n_items)) if (places >= n_before).all() else None
     if room is None:
-        room = with_room(n_blocks, (width, BLOCK), np.int8, n_items)
+        room = with_spare_rows(n_blocks, (width, BLOCK), np.int8, n_items)
         room[: len(copy.codes)] = copy.codes
     room[len(copy.codes) : n_blocks] = 0
     return room[:n_blocks]
