@@ -34,20 +34,20 @@ def with_rows(array: NDArray[Any], n_rows: int, changed: Integers, rows: NDArray
     if np.array_equal(array[changed[~is_new]], values[~is_new], equal_nan=kind.kind == "f"):
         if n_rows == len(array):
             return array
-        room = room_behind(array, n_rows, (len(array), n_rows))
+        room = claim_spare_rows(array, n_rows, (len(array), n_rows))
         if room is not None:
             room[changed[is_new]] = values[is_new]
             return room[:n_rows]
-    copied = with_room(n_rows, array.shape[1:], kind)
+    copied = with_spare_rows(n_rows, array.shape[1:], kind)
     copied[: len(array)] = array
     copied[changed] = values
     return copied[:n_rows]
 
 
-def with_room(n_rows: int, shape: tuple[int, ...], kind: Any, n_used: int | None = None) -> NDArray[Any]:
+def with_spare_rows(n_rows: int, shape: tuple[int, ...], kind: Any, n_used: int | None = None) -> NDArray[Any]:
     """Return an array of more than so many rows; those behind them take no memory before they are used.
 
-    n_used: what is in use, in whatever unit `room_behind` is asked; by default the rows.
+    n_used: what is in use, in rows or any other unit that `claim_spare_rows` is then asked in.
     """
     room = np.empty((n_rows + max(LEAST_SPARE, int(SPARE * n_rows)), *shape), dtype=kind)
     _used[id(room)] = n_rows if n_used is None else n_used
@@ -55,10 +55,10 @@ def with_room(n_rows: int, shape: tuple[int, ...], kind: Any, n_used: int | None
     return room
 
 
-def room_behind(array: NDArray[Any], n_rows: int, use: tuple[int, int]) -> NDArray[Any] | None:
-    """Return the memory for n_rows that an array is the beginning of, if nobody has used what is behind the array.
+def claim_spare_rows(array: NDArray[Any], n_rows: int, use: tuple[int, int]) -> NDArray[Any] | None:
+    """Return the array of n_rows or more that an array is the beginning of; None if somebody has claimed what follows.
 
-    use: what is in use with the array as it is, and with what comes behind it.
+    use: what is in use of it before and after, in the unit of `with_spare_rows`.
     """
     room = array
     while isinstance(room.base, np.ndarray):

@@ -2,6 +2,7 @@
 
 import re
 import uuid
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +18,39 @@ Identifier = int | str | uuid.UUID
 
 SMALLEST, LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 MANY = 1_000
-"""From so many ids on, hashes of all are worth their while."""
+"""From so many ids on, it pays to hash them all."""
 KINDS: dict[str, type] = {"int": int, "str": str, "uuid": uuid.UUID}
 ARTICLES = "The|A|An|Le|La|Les|L'|Il|Lo|Der|Die|Das|El|Los|Las"
 FILED = re.compile(rf"^(?P<rest>.+?), (?P<article>{ARTICLES})(?P<more>(?: \([^()]*\))*) (?P<year>\(\d{{4}}\))$")
 
 
+class Texts(Sequence[str]):
+    """Strings that are kept in another form: what indexing and iterating have in common."""
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            first, last, step = index.indices(len(self))
+            return [*self.between(first, last)] if step == 1 else [self[place] for place in range(first, last, step)]
+        return self.at(range(len(self))[index])
+
+    def __iter__(self) -> Iterator[str]:
+        return self.between(0, len(self))
+
+    @abstractmethod
+    def at(self, position: int) -> str:
+        """Return the string at a position from 0 on."""
+
+    @abstractmethod
+    def between(self, first: int, last: int) -> Iterator[str]:
+        """Yield the strings from one position to before another."""
+
+
 @dataclass(frozen=True, eq=False)
-class PackedText(Sequence[str]):
+class PackedText(Texts):
     """Immutable strings as one UTF-8 buffer and the offset where each string ends."""
 
     buffer: NDArray[np.uint8]
@@ -71,23 +97,13 @@ class PackedText(Sequence[str]):
     def __len__(self) -> int:
         return len(self.ends)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            first, last, step = index.indices(len(self))
-            return [*self.between(first, last)] if step == 1 else [self[place] for place in range(first, last, step)]
-        position = range(len(self))[index]
+    def at(self, position: int) -> str:
+        """Decode one string."""
         start = int(self.ends[position - 1]) if position else 0
         return self.buffer[start : int(self.ends[position])].tobytes().decode()
 
-    def __iter__(self) -> Iterator[str]:
-        return self.between(0, len(self))
-
     def between(self, first: int, last: int) -> Iterator[str]:
-        """Yield the strings from one index to before another."""
+        """Decode the strings from one position to before another."""
         offset = int(self.ends[first - 1]) if first else 0
         ends = (self.ends[first:last] - offset).tolist()
         content, start = self.buffer[offset : offset + (ends[-1] if ends else 0)].tobytes(), 0
