@@ -11,7 +11,9 @@ import numpy as np
 
 from slatewise.version import __version__
 
-CPU_INFO = Path("/proc/cpuinfo")
+CPU_INFO, CPU_TIMES = Path("/proc/cpuinfo"), Path("/proc/stat")
+STOLEN = 7
+"""The place of time that other virtual machines took, among the times of all cores."""
 BUSY = 0.7
 """The load average above which figures are not to be trusted."""
 PACKAGES = ("numba", "pyversity", "bayesianbandits")
@@ -35,6 +37,13 @@ def machine() -> dict[str, str | int]:
 def load_average() -> float:
     """Return how many processes wanted a core during the last minute."""
     return os.getloadavg()[0]
+
+
+def stolen_seconds() -> float:
+    """Return the seconds, over all cores, in which this machine wanted to run and another virtual machine did."""
+    if not CPU_TIMES.exists():
+        return 0.0
+    return int(CPU_TIMES.read_text().split("\n", 1)[0].split()[1 + STOLEN]) / os.sysconf("SC_CLK_TCK")
 
 
 def warn_if_busy() -> None:

@@ -17,6 +17,7 @@ from benchmarks.load.open_loop import Record, percentile
 from benchmarks.load.server import Launch, Server
 from benchmarks.load.sweeps import CLOSED, OLDEST, expiry_metrics
 from benchmarks.load.visitors import Visitors
+from benchmarks.machine import stolen_seconds
 
 EARLY_VISITORS = 2_500
 """Users who come before the soak begins: more than the service caches, so that its cache is full from the start."""
@@ -51,6 +52,8 @@ class Soak:
     closed_per_second: float = 0.0
     oldest_seconds: float = 0.0
     store_mb: float = 0.0
+    server_percent: float = 0.0
+    stolen_percent: float = 0.0
 
     def document(self) -> dict[str, Any]:
         """Return everything for programs."""
@@ -83,8 +86,10 @@ async def watch(plan: Plan, launch: Launch, directory: Path, note: Note, early: 
         visitors.skip_feedback(leave=round(SECONDS_TO_CLICK * plan.feedbacks))
         note(f"{plan.slates:g} slates and {plan.feedbacks:g} feedbacks per second for {plan.seconds:g} s")
         records = [Record(stream, plan.seconds) for stream in mixed_streams(visitors, plan)]
-        before = await expiry_metrics(running)
+        before, used, stolen = await expiry_metrics(running), running.cpu_seconds, stolen_seconds()
         await _load(running, records, soak, note)
+        soak.server_percent = 100.0 * (running.cpu_seconds - used) / plan.seconds
+        soak.stolen_percent = 100.0 * (stolen_seconds() - stolen) / plan.seconds
         after = await expiry_metrics(running)
         soak.store_mb = running.store_bytes / 1e6
     soak.failed = sum(int(part.summary()["failed"]) for part in records)
@@ -163,5 +168,7 @@ def verdicts(soak: Soak) -> list[Row]:
             OVERDUE.is_met(oldest),
         ),
         Row("store at the end, MB", f"{soak.store_mb:,.0f}"),
+        Row("processor time of the server, % of one core", f"{soak.server_percent:.0f}"),
+        Row("time that other virtual machines took, % of one core", f"{soak.stolen_percent:.0f}"),
         Row("requests that failed", str(soak.failed), NONE, NONE.is_met(soak.failed)),
     ]
