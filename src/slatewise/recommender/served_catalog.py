@@ -79,7 +79,7 @@ class ServedPolicy:
         return other
 
     def with_items(self, items: ItemSnapshot) -> "ServedPolicy | None":
-        """Return the policy on a catalog in which some items changed; None if it has to be prepared anew.
+        """Return the policy on a catalog in which some items changed; None if it has to be prepared again.
 
         If rates were published, it waits for those of the items that changed.
         """

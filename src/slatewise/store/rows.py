@@ -60,7 +60,7 @@ def checksum(table: str, values: Values, blob: bytes = b"") -> int:
 
 @cache
 def _begun(table: str) -> blake2b:
-    """Return the hash of nothing in a table; copying it is faster than beginning anew."""
+    """Return the hash of nothing in a table; copying it is faster than making another."""
     return blake2b(digest_size=8, person=table.encode())
 
 

@@ -15,7 +15,7 @@ export function watchCards(cards, onSeen) {
     time();
   }
 
-  /** A second runs for each card in view; it begins anew when the card or the tab comes back. */
+  /** A second runs for each card in view; it starts over when the card or the tab comes back. */
   function time() {
     const isHidden = document.visibilityState !== "visible";
     for (const card of cards) {
