@@ -42,10 +42,14 @@ SECONDS_TO_CLICK = 0.5
 
 @dataclass
 class Soak:
-    """What was seen: memory and write-ahead log once a second, and percentiles of each window of the time."""
+    """What was seen: memory and write-ahead log once a second, and percentiles of each window of the time.
+
+    not_sent: the part of the failed requests that the server never got, because there was no slate to react to yet.
+    """
 
     seconds: float
     failed: int = 0
+    not_sent: int = 0
     resident_mb: list[float] = field(default_factory=list)
     wal_mb: list[float] = field(default_factory=list)
     p99_ms: list[float] = field(default_factory=list)
@@ -92,7 +96,7 @@ async def watch(plan: Plan, launch: Launch, directory: Path, note: Note, early: 
         soak.stolen_percent = 100.0 * (stolen_seconds() - stolen) / plan.seconds
         after = await expiry_metrics(running)
         soak.store_mb = running.store_bytes / 1e6
-    soak.failed = sum(int(part.summary()["failed"]) for part in records)
+    soak.failed, soak.not_sent = (sum(int(part.summary()[name]) for part in records) for name in ("failed", "not_sent"))
     soak.p99_ms = windows(records, plan.seconds)
     soak.closed_per_second = (after[CLOSED] - before[CLOSED]) / plan.seconds
     soak.oldest_seconds = after[OLDEST]
@@ -171,4 +175,5 @@ def verdicts(soak: Soak) -> list[Row]:
         Row("processor time of the server, % of one core", f"{soak.server_percent:.0f}"),
         Row("time that other virtual machines took, % of one core", f"{soak.stolen_percent:.0f}"),
         Row("requests that failed", str(soak.failed), NONE, NONE.is_met(soak.failed)),
+        Row("of these not sent, for want of a slate to react to", str(soak.not_sent)),
     ]

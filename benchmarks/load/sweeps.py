@@ -46,6 +46,7 @@ FIGURES = {
     "oldest_seconds": "oldest expired slate still open at the end, seconds overdue",
     "generator_late_ms": "generator: longest delay, ms",
     "failed": "failed",
+    "not_sent": "of these not sent, for want of a slate to react to",
 }
 CLOSED, OLDEST = "slates_expired_total", "expired_oldest_seconds"
 FILL = """
@@ -101,6 +102,7 @@ async def measure(plan: Plan, launch: Launch, case: Case, directory: Path) -> di
         "oldest_seconds": round(after.get(OLDEST, float("nan")), 1),
         "generator_late_ms": max(stream["sent_late_ms"] for stream in streams.values()),
         "failed": sum(stream["failed"] for stream in streams.values()),
+        "not_sent": sum(stream["not_sent"] for stream in streams.values()),
     }
 
 
