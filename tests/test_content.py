@@ -119,4 +119,21 @@ def test_a_new_item_is_expected_to_be_like_others_of_its_content() -> None:
     slope = np.linalg.lstsq(vectors[liked], tastes[liked], rcond=None)[0]
     np.testing.assert_allclose(new.taste_vectors[60], slope[0], atol=0.05)
     assert new.vectors[60, 0] == pytest.approx(catalog.about["training"]["scale"])
-    assert (new.rate_strengths[60:] < 999).any() or new.rate_strengths[60] <= 1_000
+    assert new.rate_strengths[60] == new.rate_strengths[61]
+
+
+def test_what_nothing_is_known_about_may_be_as_liked_as_any_item() -> None:
+    """Where categories decide who is liked, a prediction from one is worth much, and one from nothing little."""
+    random = np.random.default_rng(6)
+    liked, vectors = random.random(80) < 0.5, random.normal(size=(80, 2))
+    names = np.where(liked, "Good", "Bad").tolist()
+    catalog = Catalog.from_vectors(range(80), vectors, categories=names)
+    odds = np.where(liked, 0.0, -3.0) + 0.1 * random.normal(size=80)
+    trained = replace(catalog, log_odds=odds, about={**catalog.about, "data": {"users": 500}})
+    new = trained.with_items([80, 81, 82], categories=["Good", "", "Unheard of"])
+    known, bare, unheard_of = new.rate_strengths[80:].tolist()
+    assert bare == unheard_of
+    assert known > 20 * bare
+    rates = 1.0 / (1.0 + np.exp(-odds))
+    spread = np.sqrt((rates * (1.0 - rates)).mean() / (bare + 1.0))
+    assert spread == pytest.approx(rates.std(), rel=0.02)

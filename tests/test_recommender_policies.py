@@ -50,6 +50,13 @@ def test_a_policy_object_is_served_with_its_options() -> None:
         check_belief(recommender, "ben", "dc2b")
 
 
+@pytest.mark.parametrize("name", ["popular", "mmr", "logrank", "dpp-map", "epsilon-greedy"])
+def test_a_policy_that_cannot_say_how_sure_it_is_has_no_deviation(name: str) -> None:
+    with Recommender(CATALOG, name) as recommender, Recommender(CATALOG) as sure:
+        assert {item.deviation for item in recommender.recommend("ann", 4).items} == {None}
+        assert all(item.deviation for item in sure.recommend("ann", 4).items)
+
+
 def test_a_policy_object_chooses_what_the_same_name_with_the_same_options_chooses() -> None:
     """Its beliefs are the same, too, and may be continued by the other."""
     store, options = open_store("memory://"), {"temperature": 0.5, "alpha": 2.0}

@@ -145,6 +145,7 @@ class ContentModel:
     taste_weights: Floats
     rate_range: tuple[float, float]
     strength: float
+    strength_without_content: float
     rank: int
 
     @classmethod
@@ -163,21 +164,25 @@ class ContentModel:
             taste_ridge.weights,
             (float(rates.min()), float(rates.max())),
             prior_strength(rate_ridge.residuals[:, 0], rates, trained.n_users),
+            prior_strength(rates - rates.mean(), rates, trained.n_users),
             tastes.shape[1],
         )
 
     def expect(self, content: Content) -> Expected:
         """Predict items; rates stay within those of the trained items.
 
-        Without a category of the training nobody knows what an item is similar to: its vector is 0 then, since the
+        An item that has nothing in common with the trained ones may be as liked as any of them, so its rate is worth as
+        many observations as the mean of all rates is. Without a category of the training nobody knows what an item is similar to: its vector is 0 then, since the
         constant alone would make all such items alike. Its tastes are those of the average item nevertheless.
         """
         has_category = content.categories[:, : self.taste_features.n_categories].any(axis=1, keepdims=True)
-        rates = np.clip(self.features.table(content) @ self.rate_weights, *self.rate_range)
+        table = self.features.table(content)
+        rates = np.clip(table @ self.rate_weights, *self.rate_range)
+        strengths = np.where(table[:, 1:].any(axis=1), self.strength, self.strength_without_content)
         predicted = self.taste_features.table(content) @ self.taste_weights
         tastes = predicted[:, : self.rank] * np.sqrt(rates * (1.0 - rates))[:, None]
         vectors = predicted[:, self.rank :] * has_category
-        return Expected(rates, np.full(len(rates), self.strength), tastes, vectors)
+        return Expected(rates, strengths, tastes, vectors)
 
 
 def designs(content: Content, weights: Floats) -> list[tuple[Features, Design]]:

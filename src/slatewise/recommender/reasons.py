@@ -80,13 +80,16 @@ class Choosing:
 
 
 def describe(served: ServedCatalog, chosen: Slates, choosing: Choosing) -> tuple[tuple[SlateItem, ...], float | None]:
-    """Return the items of a chosen slate with titles, categories, probabilities and reasons, and its variety."""
+    """Return the items of a chosen slate with titles, categories, probabilities and reasons, and its variety.
+
+    A deviation of 0 is that of a policy that does not know how sure it is, so there is none then.
+    """
     numbers = chosen.items[0][chosen.items[0] >= 0]
     distances, variety = distances_of(served.catalog, numbers)
     columns = zip(
         numbers.tolist(),
         _rounded(chosen.probability[0]),
-        _rounded(chosen.deviation[0]),
+        _rounded(np.where(chosen.deviation[0] > 0.0, chosen.deviation[0], np.nan)),
         chosen.diversity_gain[0].round(DIGITS).tolist(),
         reasons(served, numbers, choosing),
         distances,

@@ -100,11 +100,11 @@ class PolicyShare:
 class SlateItem:
     """One item of a slate and why it is there.
 
-    probability ± deviation: of a click, None if the policy has no belief; diversity_gain: what the item adds to the
-    variety of the slate, in the policy's units; reason: one of REASONS, what decided that it is here; because: if that
-    is LEARNED, the id and the title of the liked item that raised it most; if ASKED, what was asked for, such as "more
-    Sci-Fi"; distance: how unlike the other items of the slate it is, the mean of 1 − similarity (see `Slate`), None if
-    nothing is known.
+    probability ± deviation: of a click, None if the policy has no belief or cannot say how sure it is; diversity_gain:
+    what the item adds to the variety of the slate, in the policy's units; reason: one of REASONS, what decided that it
+    is here; because: if that is LEARNED, the id and the title of the liked item that raised it most; if ASKED, what was
+    asked for, such as "more Sci-Fi"; distance: how unlike the other items of the slate it is, the mean of
+    1 − similarity (see `Slate`), None if nothing is known.
 
     Examples
     --------
