@@ -277,6 +277,18 @@ def test_the_same_request_id_gets_the_same_slate(store: Store) -> None:
     assert [slate["number"] for slate in recommender.export("ann")["slates"]] == [0, 1]
 
 
+def test_a_request_that_was_recorded_just_before_its_draft_is_not_recorded_twice(store: Store) -> None:
+    """A client sends again while the first attempt is committed: the second had looked for a slate before."""
+    with Recommender(CATALOG, store=store) as recommender:
+        request = recommender.request(user="ann", k=5, request_id="r")
+        assert recommender.recorded(request) is None
+        first = recommender.recommend("ann", 5, request_id="r")
+        assert recommender.record(recommender.draft(request)).result() is None
+        assert recommender.recorded(request) == first
+        other = recommender.request(user="ann", k=5, request_id="another")
+        assert recommender.record(recommender.draft(other)).result() is not None
+
+
 def test_old_evidence_counts_half_after_the_half_life() -> None:
     shifts = []
     for days in (0.0, 3.0):

@@ -14,7 +14,7 @@ from slatewise.policies import State
 from slatewise.recommender import Preview, Recommender, Slate
 from slatewise.recommender.loading import load_profile
 from slatewise.recommender.profile import UserProfile, learn_everything
-from slatewise.recommender.served_catalog import ServedPolicy
+from slatewise.recommender.served_catalog import ServedCatalog, ServedPolicy
 from slatewise.store import Store
 from slatewise.store.protocol import BeliefRecord, Transaction
 from slatewise.store.records import CLOSED, OPEN, EventRecord, FeedbackRecord, ItemId, SlateRecord
@@ -62,9 +62,14 @@ def restarted(recommender: Recommender) -> Recommender:
     )
 
 
+def served_catalog(recommender: Recommender) -> ServedCatalog:
+    """What a recommender serves from now."""
+    return recommender._serving.served
+
+
 def served_policy(recommender: Recommender, name: str | None = None) -> ServedPolicy:
     """A policy of a recommender by name; the first one without a name."""
-    return recommender._serving.served.policy(name or next(iter(recommender.shares)))
+    return served_catalog(recommender).policy(name or next(iter(recommender.shares)))
 
 
 def cached_profile(recommender: Recommender, user: str) -> UserProfile | None:

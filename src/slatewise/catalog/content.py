@@ -172,8 +172,9 @@ class ContentModel:
         """Predict items; rates stay within those of the trained items.
 
         An item that has nothing in common with the trained ones may be as liked as any of them, so its rate is worth as
-        many observations as the mean of all rates is. Without a category of the training nobody knows what an item is similar to: its vector is 0 then, since the
-        constant alone would make all such items alike. Its tastes are those of the average item nevertheless.
+        many observations as the mean of all rates is. Without a category of the training nobody knows what an item is
+        similar to: its vector is 0 then, since the constant alone would make all such items alike. Its tastes are those
+        of the average item nevertheless.
         """
         has_category = content.categories[:, : self.taste_features.n_categories].any(axis=1, keepdims=True)
         table = self.features.table(content)

@@ -3,8 +3,8 @@
 Whatever is looked up is remembered; there is a new object for every version.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -46,9 +46,9 @@ class ItemAttributes:
         self._frame = frame.with_columns(
             pl.col(pl.Datetime(time_zone="*")).dt.convert_time_zone("UTC").dt.replace_time_zone(None)
         )
-        self.select = lru_cache(REMEMBERED)(self._select)
-        self.factors = lru_cache(REMEMBERED)(self._factors)
-        self._values = lru_cache(REMEMBERED)(self._value_numbers)
+        self.select = lru_cache(REMEMBERED)(partial(select, self._frame))
+        self.factors = lru_cache(REMEMBERED)(partial(boost_factors, len(frame), self.select))
+        self._values = lru_cache(REMEMBERED)(partial(value_numbers, self._frame))
 
     def check(self, rules: SlateRules) -> None:
         """Refuse rules about what items do not have, or with conditions that are none, and say which."""
@@ -75,29 +75,33 @@ class ItemAttributes:
         column = self._catalog.categories[:, group] if per == CATEGORY else self._values(per) == group
         return np.flatnonzero(column)
 
-    def _select(self, *conditions: str) -> Selection:
-        is_met = np.logical_and.reduce([matching(self._frame, condition) for condition in conditions])
-        count = int(is_met.sum())
-        is_few = count <= FEW * len(is_met)
-        return Selection(
-            is_met, count, np.flatnonzero(is_met) if is_few else None, NO_WORDS if is_few else pack_closed(is_met)
-        )
 
-    def _factors(self, boosts: Sequence[Boost]) -> Floats:
-        """Return the product of the factors that apply to each item."""
-        factors = np.ones(len(self._frame))
-        for boost in boosts:
-            factors[self.select(boost.where).is_met] *= boost.factor
-        return factors
+def select(frame: pl.DataFrame, *conditions: str) -> Selection:
+    """Return the items that meet all conditions."""
+    is_met = np.logical_and.reduce([matching(frame, condition) for condition in conditions])
+    count = int(is_met.sum())
+    is_few = count <= FEW * len(is_met)
+    return Selection(
+        is_met, count, np.flatnonzero(is_met) if is_few else None, NO_WORDS if is_few else pack_closed(is_met)
+    )
 
-    def _value_numbers(self, per: str) -> Integers:
-        """Return the number of each item's value of an attribute; of none if it is about categories."""
-        if per == CATEGORY:
-            return np.empty(0, dtype=np.int64)
-        if per not in self._frame.columns:
-            known = ", ".join([CATEGORY, *sorted(self._frame.columns)])
-            raise RequestError(f"there is no such attribute; items have {known}")
-        column = self._frame[per]
-        if column.dtype.is_nested():
-            raise RequestError(f"this attribute is a list; at_most takes {CATEGORY} or attributes with one value")
-        return column.rank("dense").cast(pl.Int64).fill_null(NO_VALUE).to_numpy()
+
+def boost_factors(n_items: int, select: Callable[[str], Selection], boosts: Sequence[Boost]) -> Floats:
+    """Return the product of the factors that apply to each item."""
+    factors = np.ones(n_items)
+    for boost in boosts:
+        factors[select(boost.where).is_met] *= boost.factor
+    return factors
+
+
+def value_numbers(frame: pl.DataFrame, per: str) -> Integers:
+    """Return the number of each item's value of an attribute; of none if it is about categories."""
+    if per == CATEGORY:
+        return np.empty(0, dtype=np.int64)
+    if per not in frame.columns:
+        known = ", ".join([CATEGORY, *sorted(frame.columns)])
+        raise RequestError(f"there is no such attribute; items have {known}")
+    column = frame[per]
+    if column.dtype.is_nested():
+        raise RequestError(f"this attribute is a list; at_most takes {CATEGORY} or attributes with one value")
+    return column.rank("dense").cast(pl.Int64).fill_null(NO_VALUE).to_numpy()

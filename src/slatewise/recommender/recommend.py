@@ -312,11 +312,16 @@ def _by_rules(served: ServedCatalog, request: SlateRequest, numbers: Integers) -
 
 
 def record_slate(serving: Serving, transaction: Transaction, draft: Draft) -> Slate | None:
-    """Record a draft, unless the catalog or anything about the user changed since it was chosen: then return None."""
-    user = draft.request.user
+    """Record a draft, unless the catalog or anything about the user changed since it was chosen: then return None.
+
+    The same request may have been recorded just before the draft was begun; then return None as well.
+    """
+    user, request_id = draft.request.user, draft.request.request_id
     record = transaction.lock(user)
     if draft.served is not serving.served or record.version != draft.profile.version:
         serving.profiles.keep_only(user, record.version)
+        return None
+    if request_id is not None and transaction.slate_of_request(user, request_id) is not None:
         return None
     return _write(serving, transaction, draft, serving.next_time(record))
 

@@ -3,13 +3,14 @@
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.belief.rates import Rates
+from slatewise.catalog import Catalog
 from slatewise.catalog.identifiers import people_title
 from slatewise.evidence import Attention, Evidence
 from slatewise.policies import POLICIES, Available, Policy, State
@@ -148,7 +149,7 @@ class ServedCatalog:
         self.catalog = items.catalog
         self.rules = rules
         self.digest = digest or catalog_digest(items.catalog.trained)
-        self.label = lru_cache(LABELS_CACHED)(self._label)
+        self.label = lru_cache(LABELS_CACHED)(partial(label_of, items.catalog))
         self.n_items = items.catalog.n_items
         self._shares = shares
         self._share_sizes = {name: entry.share for name, entry in shares.items()}
@@ -306,15 +307,6 @@ class ServedCatalog:
         number = int(self.numbers([item])[0])
         return (str(item), ()) if number < 0 else self.label(number)[1:]
 
-    def _label(self, number: int) -> tuple[ItemId, str, tuple[str, ...]]:
-        """Return id, title and categories of an item; callers know ids as integers or text."""
-        known = self.catalog.item_ids.values
-        item = int(known[number]) if isinstance(known, np.ndarray) else self.catalog.item_ids[number]
-        plain = str(item) if isinstance(item, uuid.UUID) else item
-        names = self.catalog.category_names
-        categories = tuple(names[index] for index in np.flatnonzero(self.catalog.categories[number]).tolist())
-        return plain, people_title(self.catalog.titles[number]), categories
-
     def _as_stored(self, item: ItemId) -> object:
         if self.catalog.item_ids.kind != "uuid" or not isinstance(item, str):
             return item
@@ -337,3 +329,12 @@ def uncertain_items(served: ServedCatalog, limit: int, now: float) -> list[Rated
         RatedItem(*served.label(number)[:2], served.rate_of(number, rates), number >= n_trained)
         for number in (*newest.tolist(), *ordered)
     ]
+
+
+def label_of(catalog: Catalog, number: int) -> tuple[ItemId, str, tuple[str, ...]]:
+    """Return id, title and categories of an item; callers know ids as integers or text."""
+    known = catalog.item_ids.values
+    item = int(known[number]) if isinstance(known, np.ndarray) else catalog.item_ids[number]
+    plain = str(item) if isinstance(item, uuid.UUID) else item
+    categories = tuple(catalog.category_names[index] for index in np.flatnonzero(catalog.categories[number]).tolist())
+    return plain, people_title(catalog.titles[number]), categories

@@ -8,6 +8,8 @@ from typing import Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD = 32_768
+MAX_PIPELINED = 8
+"""How many requests a client may send before it has the response to the first of them."""
 MAX_DRAINED = 16 << 20
 MAX_TOGETHER = 1 << 16
 REJECTION = b"HTTP/1.1 %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -121,7 +123,9 @@ class GuardedProtocol(HttpToolsProtocol):
     limits = ConnectionLimits(1000, 500)
     transport: "ResponseTransport"
     in_head = False
-    head_size = 0
+    is_broken = False
+    """Whether nothing more is read: what came was no HTTP, or too much, or the client has sent everything."""
+    head_size = trailer_size = 0
     arrival = Arrival(is_whole=True)
     is_reserved = False
     request_timer: asyncio.TimerHandle | None = None
@@ -140,14 +144,21 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_request_timer()
         self._stop_write_timer()
         self._unset_keepalive_if_required()
+        self.pipeline.clear()
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Let a client that sends nothing more have the response that is due."""
+        return self._end_after_responses()
 
     def data_received(self, data: bytes) -> None:
         """Take data; a request that is still incomplete must not take too long, nor its head grow beyond bounds."""
-        if self.transport.is_lingering:
+        if self.transport.is_lingering or self.is_broken:
             self.transport.drain(len(data))
             return
         super().data_received(data)
+        if self.is_broken:
+            return
         if (self.in_head or not self.arrival.is_whole) and self.request_timer is None:
             self._start_request_timer()
         if self.in_head:
@@ -158,7 +169,16 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A head begins."""
         super().on_message_begin()
-        self.in_head = True
+        self.in_head, self.trailer_size = True, 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; what follows a body is ignored, up to the size of a head."""
+        if self.in_head:
+            super().on_header(name, value)
+            return
+        self.trailer_size += len(name) + len(value)
+        if self.trailer_size > MAX_HEAD:
+            raise ValueError("the trailers of a request are too long")
 
     def on_headers_complete(self) -> None:
         """The head is complete, and a body may follow."""
@@ -166,6 +186,17 @@ class GuardedProtocol(HttpToolsProtocol):
         self.arrival = self.transport.arrival = Arrival(is_reserved=self.is_reserved)
         self.scope[ARRIVAL] = self.arrival  # type: ignore[literal-required]
         super().on_headers_complete()
+        if len(self.pipeline) > MAX_PIPELINED:
+            raise ValueError("too many requests were sent before the first was answered")
+
+    def send_400_response(self, msg: str) -> None:
+        """Reject what is no HTTP, or too much of it; requests that came before it get their responses instead."""
+        if self._end_after_responses():
+            return
+        if self.arrival.is_whole or not self.cycle.response_started:
+            super().send_400_response(msg)
+        else:
+            self.transport.close_now()
 
     def on_message_complete(self) -> None:
         """The request is complete: from now on the client waits for the service."""
@@ -176,7 +207,11 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """From now on the service waits for the client, unless it has sent the next request already."""
+        is_last = self.is_broken and not self.pipeline
         super().on_response_complete()
+        if is_last:
+            self.transport.close()
+            return
         if self.cycle.response_complete or not self.arrival.is_whole:
             self.limits.mark_waiting(self)
         if self.transport.is_lingering:
@@ -206,6 +241,19 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.write(REJECTION % status)
         self.transport.close_now()
         self._start_write_timer()
+
+    def _end_after_responses(self) -> bool:
+        """Read no more, and close when all requests that have arrived have their responses; whether there are any."""
+        self.is_broken, is_due = True, self.cycle is not None and not self.cycle.response_complete
+        if not self.arrival.is_whole:
+            is_due = bool(self.pipeline)
+            if is_due:
+                self.pipeline.popleft()  # the rest of the latest request will never come
+                self.arrival.is_whole = True
+        if is_due:
+            self._stop_request_timer()
+            self.limits.mark_served(self)
+        return is_due
 
     def _is_silent(self) -> bool:
         """Whether a request is expected or arriving, and no response is due or on its way."""

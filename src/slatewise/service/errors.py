@@ -140,7 +140,10 @@ TRANSLATIONS: dict[type, Callable[[Any], ProblemError]] = {
         FULL, "Nothing was recorded; reads still work, and writes resume once there is space.", RETRY
     ),
     StoreUncertainError: lambda _: ProblemError(
-        UNAVAILABLE, "It may have been recorded; sending the same event again is safe.", RETRY
+        UNAVAILABLE,
+        "It may have been recorded. Feedback and events count once however often they are sent; a slate that is asked "
+        "for again is the same one only with its request_id.",
+        RETRY,
     ),
     StoreUnavailableError: lambda _: ProblemError(UNAVAILABLE, "Nothing was recorded; try again.", RETRY),
     StoreDamagedError: lambda _: ProblemError(

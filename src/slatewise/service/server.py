@@ -35,7 +35,7 @@ from slatewise.service.keys import KeyRing
 from slatewise.service.logs import JsonHandler, Log, LogStream
 from slatewise.service.metrics import SHARED_DIRECTORY
 from slatewise.service.settings import BadSettingsError, Settings, is_loopback, shadow_share
-from slatewise.service.shared_directory import claim_worker_number, shared_directory, use
+from slatewise.service.shared_directory import shared_directory, use
 from slatewise.service.state import ServiceState
 from slatewise.store import Store
 
@@ -47,8 +47,8 @@ OTHER_FILES = 300
 LAST_SECONDS = 5
 """What closing the store and the log may take, once pending requests have had their time."""
 WORKER_SETTINGS = "SLATEWISE_WORKER_SETTINGS"
-FULL_COLLECTION_THRESHOLD = 1_000
-"""After so many collections of the middle generation all objects are looked through: every ten minutes or so."""
+FULL_COLLECTION_THRESHOLD = 100
+"""After so many collections of the middle generation all objects are looked through: every minute or so under load."""
 
 
 def check(settings: Settings) -> None:
@@ -167,7 +167,7 @@ def run_server(settings: Settings, listener: socket.socket, recommender: Recomme
     """Serve from this process until told to stop; then finish pending requests, commit, and exit."""
     allow_files(settings.connections)
     app, port = make_app(settings, recommender), listener.getsockname()[1]
-    set_cpu_affinity(settings, recommender.catalog.n_items, port)
+    set_cpu_affinity(settings, recommender.catalog.n_items)
     app.state.service.log.event("serving", at=address_of(settings, port))
     signal.signal(signal.SIGTERM, _exit)
     tune_garbage_collection()
@@ -181,7 +181,8 @@ def tune_garbage_collection() -> None:
     """Look for reference cycles among new objects as ever, but rarely among old ones.
 
     What exists now stays, and most of what gets old are cached users. Looking through all of it stopped every request
-    for 30 to 75 ms, every seven seconds under load.
+    for 30 to 75 ms, every seven seconds under load. Nothing large waits for it: a catalog that was replaced is freed at
+    once, as it is in no cycle.
     """
     gc.collect()
     gc.freeze()
@@ -189,13 +190,10 @@ def tune_garbage_collection() -> None:
     gc.set_threshold(young, middle, FULL_COLLECTION_THRESHOLD)
 
 
-def set_cpu_affinity(settings: Settings, n_items: int, number: int) -> None:
-    """Keep this process on one core unless the settings or a large catalog say otherwise.
-
-    Processes with numbers that follow each other, ports or workers, take different cores.
-    """
+def set_cpu_affinity(settings: Settings, n_items: int) -> None:
+    """Keep this process on one core, unless the settings or a large catalog say otherwise."""
     if n_items < LARGE_CATALOG if settings.pin_to_core is None else settings.pin_to_core:
-        pin_to_core(number)
+        pin_to_core()
 
 
 def _exit(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -250,7 +248,7 @@ def worker_app() -> Starlette:
     share_through(directory)
     exit_with_supervisor(settings.shutdown_timeout + LAST_SECONDS)
     recommender = make_recommender(settings)
-    set_cpu_affinity(settings, recommender.catalog.n_items, claim_worker_number(directory))
+    set_cpu_affinity(settings, recommender.catalog.n_items)
     app = make_app(settings, recommender)
     tune_garbage_collection()
     return app

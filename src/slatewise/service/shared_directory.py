@@ -35,25 +35,6 @@ def use(directory: Path) -> int:
     return lock
 
 
-def claim_worker_number(directory: Path) -> int:
-    """Return the lowest number that no other process of a directory has; it is this process's own until it ends."""
-    number = 0
-    while not _claim(directory / f"worker-{number}"):
-        number += 1
-    return number
-
-
-def _claim(file: Path) -> bool:
-    """Lock a file until this process ends; return whether nobody else has."""
-    lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return False
-    return True
-
-
 def remove_abandoned() -> None:
     """Remove directories of this user that no process uses any more."""
     for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):

@@ -75,7 +75,7 @@ def store_error(error: apsw.Error | UnicodeEncodeError, path: str, system_errno:
     if isinstance(error, UnicodeEncodeError):
         return StoreError("text with a lone surrogate cannot be stored")
     if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and system_errno in _NO_SPACE):
-        return StoreFullError(f"there is no space for {path}; free some, and writing resumes by itself")
+        return StoreFullError(f"there is no space for {path}; free some: a service that runs then goes on by itself")
     if isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.TooBigError):
         return StoreDamagedError(f"{path} is damaged ({error}); {RESTORE}")
     if isinstance(error, apsw.BusyError | apsw.LockedError | apsw.CantOpenError | apsw.ConnectionClosedError):
