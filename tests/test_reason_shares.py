@@ -97,6 +97,6 @@ def test_a_share_is_what_the_mean_loses_without_that_pull(name: str) -> None:
     shown = policy.chosen_at(CHOSEN)
     for place, item in enumerate(evidence.items[0]):
         pull = PULLS[name](evidence.value[0, place], evidence.weight[0, place], evidence.examined[0, place])
-        without = belief.Beliefs(now.precision, now.shift - pull * policy.learned_at(np.array([item])))
+        without = belief.Beliefs(now.precision, now.shift - pull * policy.chosen_at(np.array([item])))
         lost = shown @ (belief.mean(now)[0] - belief.mean(without)[0])
         np.testing.assert_allclose(shares[:, place], lost, rtol=1e-6, atol=1e-9)

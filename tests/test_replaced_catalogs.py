@@ -56,7 +56,7 @@ def test_a_cycle_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def with_cycle(self: ServedCatalog, *arguments: object) -> None:
         original(self, *arguments)  # type: ignore[arg-type]
-        self.label = lru_cache(8)(partial(lambda served, number: served.catalog.titles[number], self))  # type: ignore[assignment]
+        self.label = lru_cache(8)(partial(lambda served, number: served.catalog.titles[number], self))
 
     monkeypatch.setattr(ServedCatalog, "__init__", with_cycle)
     with Recommender(make_catalog(60)) as recommender:

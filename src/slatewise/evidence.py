@@ -32,6 +32,9 @@ class Evidence:
         `Policy.additive`; policies without any refuse it.
     examined : array of float
         The probability that the item was looked at, above 0 and up to 1; 1 where it is known.
+    reported : array of bool, optional
+        Which of it are likes that were reported from elsewhere, without anything that was passed over: they say which
+        items are liked, not how many. Policies that make no difference take them for items that were seen.
 
     Examples
     --------
@@ -46,6 +49,7 @@ class Evidence:
     value: Floats
     weight: Floats
     examined: Floats
+    reported: Booleans | None = None
 
     @classmethod
     def of_clicks(cls, items: Integers, clicks: Booleans) -> "Evidence":
@@ -57,6 +61,11 @@ class Evidence:
     def liked(self) -> Booleans:
         """Which items were liked, for policies that know only clicks."""
         return np.asarray((self.value > 0.5) & (self.items >= 0))
+
+    @property
+    def is_reported(self) -> Booleans:
+        """Which of it are reported likes, also where nothing was said about that."""
+        return np.zeros(self.items.shape, dtype=np.bool_) if self.reported is None else self.reported
 
     @property
     def counted(self) -> Floats:

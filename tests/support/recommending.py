@@ -132,7 +132,10 @@ def event_entries(recommender: Recommender, policy: ServedPolicy, events: list[E
 
 
 def _together(entries: list[tuple[float, Evidence, bool]]) -> list[Entry]:
-    arrays = [[getattr(one, name) for _, one, _ in entries] for name in ("items", "value", "weight", "examined")]
+    arrays = [
+        [getattr(one, name) for _, one, _ in entries]
+        for name in ("items", "value", "weight", "examined", "is_reported")
+    ]
     return [(max(at for at, _, _ in entries), Evidence(*(np.hstack(parts) for parts in arrays)), True)]
 
 
@@ -158,7 +161,8 @@ def event_evidence(recommender: Recommender, policy: ServedPolicy, event: EventR
     """What an event from elsewhere teaches."""
     liked, weight = policy.rules.kinds[event.kind].meaning(event.value)
     number = recommender._serving.served.numbers([event.item])
-    return Evidence(number[None], np.array([[liked]]), np.array([[weight]]), np.ones((1, 1)))
+    is_report = event.kind in ("like", "purchase", "add-to-cart", "view", "owned")
+    return Evidence(number[None], np.array([[liked]]), np.array([[weight]]), np.ones((1, 1)), np.array([[is_report]]))
 
 
 def slate_evidence(

@@ -26,6 +26,7 @@ from slatewise.belief.gaussian import (
     mean,
     sample,
 )
+from slatewise.belief.reported_likes import ReportedLikes
 from slatewise.belief.variational import curvatures, find_evidence
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Factored",
     "Feedback",
     "LinearModel",
+    "ReportedLikes",
     "add_evidence",
     "add_observations",
     "bound_curvature",

@@ -92,7 +92,7 @@ class C2Ucb:
     def update(self, state: State, evidence: Evidence) -> State:
         """Add the vectors and their rewards; an item examined with probability q is a regression on q·x."""
         weight = evidence.counted * np.square(evidence.examined)
-        learned = belief.add_evidence(self.belief_in(state), self.at(evidence.items), weight, self.pulls(evidence))
+        learned = belief.add_evidence(self.belief_in(state), self.at(evidence.items), weight, self._pulls(evidence))
         return {"gram": learned.precision, "reward": learned.shift}
 
     @property
@@ -104,15 +104,15 @@ class C2Ucb:
         """Return the belief inside a state."""
         return belief.Beliefs(state["gram"], state["reward"])
 
-    def learned_at(self, items: Integers) -> Floats:
-        """Return the x_i of some items."""
-        return self.at(items)
-
     def chosen_at(self, items: Integers) -> Floats:
         """Return the x_i of some items."""
         return self.at(items)
 
-    def pulls(self, evidence: Evidence) -> Floats:
+    def shifts(self, evidence: Evidence) -> Floats:
+        """Return what each observation adds to Σ⁻¹m: its pull times x."""
+        return np.asarray(self._pulls(evidence)[0][:, None] * self.at(evidence.items)[0])
+
+    def _pulls(self, evidence: Evidence) -> Floats:
         """Return the reward y, times weight and probability of examination."""
         return np.asarray(evidence.counted * evidence.examined * evidence.value)
 

@@ -187,6 +187,12 @@ class Calibrated:
         return belief.LinearModel(self.vectors, self.rates, self.noise)
 
     @cached_property
+    def reported_likes(self) -> belief.ReportedLikes:
+        """What a like that was reported from elsewhere says, by the trained items."""
+        n_trained = self.catalog.trained.n_items
+        return belief.ReportedLikes.of(self.vectors[:n_trained], self.rates[:n_trained])
+
+    @cached_property
     def favorite_rate(self) -> float:
         """The mean rate of the ten items that most users like."""
         n_others = max(self.catalog.n_items - MOST_LIKED, 0)
@@ -343,8 +349,15 @@ class Calibrated:
         return Rule(OVERLAP, weights, vectors=self.similarity_vectors, sets=self.category_sets)
 
     def update(self, state: State, evidence: Evidence) -> State:
-        """Add the evidence: Σ⁻¹ += Σ w q² t tᵀ / ψ_q and Σ⁻¹m += Σ w q (y − qμ) t / ψ_q, exact and in any order."""
-        learned = belief.add_observations(self.belief_in(state), evidence, self.model)
+        """Add the evidence: Σ⁻¹ += Σ w q² t tᵀ / ψ_q and Σ⁻¹m += Σ w q (y − qμ) t / ψ_q, exact and in any order.
+
+        Likes that were reported from elsewhere are added as `belief.ReportedLikes` says.
+        """
+        seen, before = evidence, self.belief_in(state)
+        if evidence.reported is not None:
+            before = self.reported_likes.add(before, evidence, self.vectors, self.rates)
+            seen = replace(evidence, weight=np.where(evidence.reported, 0.0, evidence.weight))
+        learned = belief.add_observations(before, seen, self.model)
         rounds = evidence.count_rounds(state["rounds"])
         return {"precision": learned.precision, "shift": learned.shift, "rounds": rounds}
 
@@ -357,19 +370,20 @@ class Calibrated:
         """Return the belief inside a state."""
         return belief.Beliefs(state["precision"], state["shift"])
 
-    def learned_at(self, items: Integers) -> Floats:
-        """Return the t_i of some items as they were trained."""
-        return self.vectors[items].astype(np.float64)
-
     def chosen_at(self, items: Integers) -> Floats:
         """Return the t_i of some items as their rates are now."""
         return self.tastes_now[items].astype(np.float64)
 
-    def pulls(self, evidence: Evidence) -> Floats:
-        """Return w q (y − qμ) / ψ_q, as `belief.add_observations` has it."""
-        expected, noise, chance = self.rates[evidence.items], self.noise[evidence.items], evidence.examined
-        variance = chance * chance * noise + chance * (1.0 - chance) * expected
-        return np.asarray(evidence.weight * chance * (evidence.value - chance * expected) / variance)
+    def shifts(self, evidence: Evidence) -> Floats:
+        """Return the w q (y − qμ) t / ψ_q of each observation, or what a reported like adds."""
+        items, chance = evidence.items[0], evidence.examined[0]
+        vectors, expected = self.vectors[items].astype(np.float64), self.rates[items]
+        variance = chance * chance * self.noise[items] + chance * (1.0 - chance) * expected
+        shifts = (chance * (evidence.value[0] - chance * expected) / variance)[:, None] * vectors
+        if evidence.reported is not None:
+            reported = self.reported_likes.shifts(vectors, expected)
+            shifts = np.where(evidence.reported[0][:, None], reported, shifts)
+        return np.asarray(evidence.weight[0][:, None] * shifts)
 
     def score_terms(self, beliefs: Factored, items: Integers, random: Streams) -> ScoreTerms:
         """Return the rates, what taste adds, and what draws of tastes and rates do."""

@@ -121,15 +121,15 @@ class Dc2b:
         """Return the belief inside a state."""
         return belief.Beliefs(**state)
 
-    def learned_at(self, items: Integers) -> Floats:
-        """Return the x_i of some items."""
-        return self.at(items)
-
     def chosen_at(self, items: Integers) -> Floats:
         """Return the x_i of some items."""
         return self.at(items)
 
-    def pulls(self, evidence: Evidence) -> Floats:
+    def shifts(self, evidence: Evidence) -> Floats:
+        """Return what each observation adds to Σ⁻¹m: its pull times x."""
+        return np.asarray(self._pulls(evidence)[0][:, None] * self.at(evidence.items)[0])
+
+    def _pulls(self, evidence: Evidence) -> Floats:
         """Return the y + 2α − ½ of equation (8), times the weight."""
         return np.asarray(_weights(evidence) * (evidence.value + self._push - 0.5))
 

@@ -126,9 +126,9 @@ class ScoreTerms:
 class ExplainablePolicy(Policy, Protocol):
     """A policy that can say why: its belief is a Gaussian N(m, Σ) about a vector θ, which items multiply by theirs.
 
-    Σ⁻¹m is a sum over evidence: an observation of item j adds its pull p_j times x_j. So its share in m·x_i is
-    p_j · x_iᵀ Σ x_j, exactly. A policy with these methods can be asked for more of a category, shows what it believes
-    about a user's taste, and cites likes as reasons.
+    Σ⁻¹m is a sum over evidence: an observation j adds its shift s_j, for most policies a number times the x_j of its
+    item. So its share in m·x_i is x_iᵀ Σ s_j, exactly. A policy with these methods can be asked for more of a category,
+    shows what it believes about a user's taste, and cites likes as reasons.
     """
 
     @property
@@ -142,14 +142,11 @@ class ExplainablePolicy(Policy, Protocol):
     def belief_in(self, state: State) -> Beliefs:
         """Return the belief inside a state."""
 
-    def learned_at(self, items: Integers) -> Floats:
-        """Return the x_j of some items as evidence about them counts."""
-
     def chosen_at(self, items: Integers) -> Floats:
         """Return the x_i of some items as they are chosen by."""
 
-    def pulls(self, evidence: Evidence) -> Floats:
-        """Return the p of evidence (n_users, n)."""
+    def shifts(self, evidence: Evidence) -> Floats:
+        """Return what each observation of one user (1, n) adds to Σ⁻¹m: (n, dim)."""
 
     def score_terms(self, beliefs: Factored, items: Integers, random: Streams) -> ScoreTerms:
         """Return what the scores of items (k,) chosen for one user are made of."""

@@ -26,6 +26,8 @@ from slatewise.store.records import EventRecord
 ITEM, CATEGORY, EVENT = "item", "category", "event"
 """What an event can be about."""
 RETRACT = "retract"
+LIKED = 0.5
+"""What is valued higher is liked."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class EventKind:
             raise ValueError(f"the weight of a kind of event is {self.weight}; give 0 or a positive number")
         if not self.repeat_after >= 0.0:
             raise ValueError(f"repeat_after of a kind of event is {self.repeat_after}; give 0 or more seconds")
+
+    @property
+    def is_report(self) -> bool:
+        """Whether events of this kind only ever say that something is liked: which items, and not how many."""
+        return self.value is not None and self.value > LIKED
 
     def accepts(self, value: float | None) -> bool:
         """Return whether an event of this kind may have this value."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from slatewise.evidence import Evidence, Reactions
 from slatewise.policies import State
-from slatewise.recommender.event_kinds import CATEGORY, ITEM
+from slatewise.recommender.event_kinds import CATEGORY, ITEM, LIKED
 from slatewise.recommender.items import hashes_of
 from slatewise.recommender.rules import SECONDS_PER_DAY
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
@@ -29,7 +29,8 @@ Floats = NDArray[np.float64]
 RECENT_SLATES = 64
 """Items liked on so many of the latest slates, or since, are called liked."""
 MAX_LIKES = 500
-LIKED = 0.5
+REPORTED = 0.0
+"""Stands for the probability of examination where a like was reported from elsewhere."""
 """An item whose value is above this is called liked."""
 NO_ITEMS: Integers = np.empty(0, dtype=np.int64)
 NO_TIMES: Floats = np.empty(0)
@@ -375,7 +376,8 @@ def _with_events(
     ages = np.array([latest - event.record.at for event in useful])
     weight = np.array([weight for _, weight in meanings]) * _fading(policy, ages)
     items, value = np.array([[event.number for event in useful]]), np.array([[value for value, _ in meanings]])
-    state, at = _added(policy, known, Evidence(items, value, weight[None], np.ones(items.shape)), latest)
+    reported = np.array([[policy.rules.kinds[event.record.kind].is_report for event in useful]])
+    state, at = _added(policy, known, Evidence(items, value, weight[None], np.ones(items.shape), reported), latest)
     additive = policy.policy.additive
     return ({name: state[name] if name in additive else known[0][name] for name in state} if additive else state), at
 
@@ -459,10 +461,18 @@ def _note_events(learned: Learned, policy: ServedPolicy, events: Sequence[Logged
     numbers = np.array([event.number for event in kept], dtype=np.int64)
     shown = learned.shown.with_items(numbers, at, until)
     known = np.unique(np.concatenate([learned.never, np.array(never, dtype=np.int64)])) if never else learned.never
-    meanings = [(event, *kind.meaning(event.record.value)) for event, kind in zip(useful, kinds, strict=True)]
+    pairs = zip(useful, kinds, strict=True)
+    meanings = [(event, kind.is_report, *kind.meaning(event.record.value)) for event, kind in pairs]
     likes = [
-        (2.0 * event.record.position, float(event.number), value, weight, 1.0, event.record.at)
-        for event, value, weight in meanings
+        (
+            2.0 * event.record.position,
+            float(event.number),
+            value,
+            weight,
+            REPORTED if is_report else 1.0,
+            event.record.at,
+        )
+        for event, is_report, value, weight in meanings
         if value > LIKED and weight > 0.0
     ]
     met = np.array([event.number for event in events], dtype=np.int64)
@@ -498,8 +508,9 @@ def likes_at(policy: ServedPolicy, learned: Learned, now: float) -> Evidence:
     """Return the latest likes as evidence (1, n), with weights as they are at a time: at most MAX_CITABLE."""
     rows = learned.likes[-MAX_CITABLE:]
     weight = rows[:, 3] * _fading(policy, now - rows[:, 5])
-    items = rows[:, 1].astype(np.int64)
-    return Evidence(items[None], rows[None, :, 2], weight[None], rows[None, :, 4])
+    items, reported = rows[:, 1].astype(np.int64), rows[:, 4] == REPORTED
+    examined = np.where(reported, 1.0, rows[:, 4])
+    return Evidence(items[None], rows[None, :, 2], weight[None], examined[None], reported[None])
 
 
 def _counts(policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> Integers:

@@ -162,9 +162,8 @@ def _with_sources(
 
 
 def like_shares(policy: ExplainablePolicy, beliefs: belief.Factored, items: Integers, likes: Evidence) -> Floats:
-    """Return the share p_j · x_iᵀ Σ x_j of each like (1, n) in m·x_i of each item (k,): (k, n) for one user."""
-    met = policy.learned_at(likes.items[0]) * policy.pulls(likes)[0][:, None]
-    return np.asarray(beliefs.times_covariance(policy.chosen_at(items)[None])[0] @ met.T)
+    """Return the share x_iᵀ Σ s_j of each like (1, n) in m·x_i of each item (k,): (k, n) for one user."""
+    return np.asarray(beliefs.times_covariance(policy.chosen_at(items)[None])[0] @ policy.shifts(likes).T)
 
 
 def _source(served: ServedCatalog, source: int | str | None) -> tuple[ItemId | None, str | None]:

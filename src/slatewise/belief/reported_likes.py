@@ -1,0 +1,59 @@
+"""Likes that are reported from elsewhere, such as purchases: they say which items somebody likes, not how many.
+
+Nobody reports what they passed over. Taken for items that were looked at and liked, reports would make the belief that
+the person likes nearly everything. So a report is the answer to another question: given that it is a like, which item
+is it about? It is item i with probability p_i / Σ p_j, p_i = μ_i + θ·t_i. Around θ = 0 the logarithm of that has the
+gradient g_i and, on average over reports, the information H,
+
+    g_i = t_i / μ_i − c,   c = Σ t_j / Σ μ_j,   H = Σ t_j t_jᵀ / μ_j / Σ μ_j − c cᵀ,
+
+so w reports of item i add w H to Σ⁻¹ and w g_i to Σ⁻¹m: in any order, and they can be taken back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slatewise.belief.gaussian import Beliefs, Floats
+from slatewise.evidence import Evidence
+
+CHUNK = 1 << 16
+"""So many items are summed up at a time, to save memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedLikes:
+    """The c (dim,) and H (dim, dim) of all items."""
+
+    center: Floats
+    information: Floats
+
+    @classmethod
+    def of(cls, vectors: NDArray[np.float32], rates: Floats) -> ReportedLikes:
+        """Sum up the t (n_items, dim) and μ (n_items,) of all items."""
+        dim = vectors.shape[1]
+        total, products = np.zeros(dim), np.zeros((dim, dim))
+        for first in range(0, len(rates), CHUNK):
+            part, mu = vectors[first : first + CHUNK].astype(np.float64), rates[first : first + CHUNK]
+            total += part.sum(axis=0)
+            products += part.T @ (part / mu[:, None])
+        center = total / rates.sum()
+        information = products / rates.sum() - np.outer(center, center)
+        return cls(center, 0.5 * (information + information.T))
+
+    def shifts(self, vectors: Floats, rates: Floats) -> Floats:
+        """Return the g (n, dim) of items with these t (n, dim) and μ (n,)."""
+        return np.asarray(vectors / rates[:, None] - self.center)
+
+    def add(self, beliefs: Beliefs, evidence: Evidence, vectors: NDArray[np.float32], rates: Floats) -> Beliefs:
+        """Add what is reported in the evidence."""
+        weight = evidence.counted * evidence.is_reported
+        items = np.maximum(evidence.items, 0)
+        gradients = vectors[items].astype(np.float64) / rates[items][..., None]
+        amount = weight.sum(axis=1)
+        precision = beliefs.precision + amount[:, None, None] * self.information
+        shift = beliefs.shift + (weight[..., None] * gradients).sum(axis=1) - amount[:, None] * self.center
+        return Beliefs(precision, shift)
