@@ -89,7 +89,7 @@ def test_predictions_by_folding_one_user_after_the_other() -> None:
             items = log.reactions.items[slate]
             expected = MODEL.expected[items] + MODEL.vectors[items].astype(np.float64) @ belief.mean(beliefs)[0]
             np.testing.assert_allclose(found[slate], expected, rtol=1e-10)
-            part = Evidence(*(array[[slate]] for array in vars(evidence).values()))
+            part = Evidence(*(array[[slate]] for array in evidence.arrays))
             beliefs = belief.add_observations(beliefs, part, MODEL)
 
 

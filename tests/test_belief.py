@@ -188,7 +188,7 @@ def test_observations_are_the_evidence_of_a_linear_model(seed: int, n_users: int
         precision, shift = naive.add_evidence(before, vectors[items].astype(np.float64), weights, pulls)
         np.testing.assert_allclose(learned.precision[user], precision, rtol=1e-11, atol=1e-11)
         np.testing.assert_allclose(learned.shift[user], shift, rtol=1e-11, atol=1e-11)
-        alone = Evidence(*(array[[user]] for array in vars(evidence).values()))
+        alone = Evidence(*(array[[user]] for array in evidence.arrays))
         one = belief.add_observations(prior.take([user]), alone, model)
         np.testing.assert_array_equal(one.precision[0], learned.precision[user])
         np.testing.assert_array_equal(one.shift[0], learned.shift[user])

@@ -59,7 +59,7 @@ def test_every_rule_by_loops(rule: str, curve: tuple[float, ...], seed: int, ski
             if expected is None:
                 assert evidence.items[user, place] == -1
             else:
-                found = (array[user, place] for array in vars(evidence).values())
+                found = (array[user, place] for array in evidence.arrays)
                 assert tuple(found) == expected
 
 

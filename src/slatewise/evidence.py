@@ -58,6 +58,11 @@ class Evidence:
         return cls(items, clicks.astype(np.float64), ones, ones)
 
     @property
+    def arrays(self) -> tuple[Integers, Floats, Floats, Floats]:
+        """Items, values, weights and probabilities of examination: what evidence always has."""
+        return self.items, self.value, self.weight, self.examined
+
+    @property
     def liked(self) -> Booleans:
         """Which items were liked, for policies that know only clicks."""
         return np.asarray((self.value > 0.5) & (self.items >= 0))

@@ -181,7 +181,7 @@ def evidence_of(slates: Sequence[LoggedSlate], policy: ServedPolicy) -> list[Evi
     for same in by_size(slate for slate in slates if slate.tally.n_events).values():
         numbers = np.array([slate.numbers for slate in same])
         taught = policy.rules.attention.evidence(reactions_to(same, numbers))
-        rows = zip(*(array[:, None] for array in vars(taught).values()), strict=True)
+        rows = zip(*(array[:, None] for array in taught.arrays), strict=True)
         found |= {slate.record.slate_id: Evidence(*row) for slate, row in zip(same, rows, strict=True)}
     return [found.get(slate.record.slate_id) for slate in slates]
 
@@ -529,5 +529,4 @@ def _counts(policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> Integers:
 def _is_same(old: Evidence | None, new: Evidence | None) -> bool:
     if old is None or new is None:
         return old is new
-    names = ("items", "value", "weight", "examined")
-    return all(np.array_equal(getattr(old, name), getattr(new, name)) for name in names)
+    return all(map(np.array_equal, old.arrays, new.arrays))
