@@ -110,6 +110,22 @@ def test_pins_are_at_their_places_and_count_for_the_limits() -> None:
     assert unmet == ["pin"]
 
 
+@given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 3), st.integers(0, 5), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_unmet_lists_at_most_exactly_where_pins_break_it(
+    seed: int, k: int, n: int, n_pins: int, per_category: bool
+) -> None:
+    world = World(seed)
+    pinned = tuple(np.random.default_rng(seed).permutation(np.flatnonzero(world.is_free))[:n_pins].tolist())
+    pins = tuple(Pin(item, place + 1) for place, item in enumerate(pinned))
+    found, unmet = world.chosen(
+        k, SlateRules(pin=pins, at_most=(AtMost(n, ["brand", "category"][per_category]),)), pinned
+    )
+    brands = np.array([(world.brands == number) for number in range(3)]).T
+    largest = (world.categories if per_category else brands)[found].sum(axis=0).max()
+    assert ("at_most" in unmet) == (largest > n)
+
+
 @pytest.fixture
 def recommender() -> Recommender:
     """Thirty items with titles, in three categories."""

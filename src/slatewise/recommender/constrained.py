@@ -12,6 +12,7 @@ items; at_least alone never makes a slate shorter.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from slatewise.policies import Available, Policy, Slates, State
 from slatewise.randomness import Streams
-from slatewise.recommender.slate_rules import SlateRules
+from slatewise.recommender.slate_rules import AtMost, SlateRules
 from slatewise.recommender.types import UnmetRule
 
 if TYPE_CHECKING:
@@ -130,10 +131,19 @@ class Limits:
         """Return the rules that a slate does not meet, pins included in it."""
         chosen = [item for item in slates.items[0].tolist() if item not in self.pinned]
         lacking = [rule.n - self._count(rule.where, chosen) for rule in self.rules.at_least]
-        unmet = [UnmetRule("at_least", place, f"{n} too few") for place, n in enumerate(lacking) if n > 0]
+        excess = [self._excess(rule, [*self.pinned, *chosen]) for rule in self.rules.at_most]
+        unmet = [
+            UnmetRule("at_most", place, f"{n} too many, because of pins") for place, n in enumerate(excess) if n > 0
+        ]
+        unmet += [UnmetRule("at_least", place, f"{n} too few") for place, n in enumerate(lacking) if n > 0]
         if self.rules.min_probability is not None and np.isnan(slates.probability).any():
             unmet.append(UnmetRule("min_probability", 0, "the policy has no belief about probabilities"))
         return unmet
+
+    def _excess(self, rule: AtMost, items: Sequence[int]) -> int:
+        """Return by how many items the most frequent value of a rule is above it."""
+        counts = Counter(group for item in items for group in self.attributes.groups_of(item, rule.per))
+        return max(counts.values(), default=0) - rule.n
 
     def _count(self, where: str, chosen: Sequence[int]) -> int:
         is_met = self.attributes.select(where).is_met
