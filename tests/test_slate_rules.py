@@ -1,5 +1,7 @@
 """Rules for slates: each of them, all together by a slow search, what is not met, and that they are logged."""
 
+import itertools
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -108,6 +110,53 @@ def test_pins_are_at_their_places_and_count_for_the_limits() -> None:
     assert (found[2], found[0], len(found), len(set(found))) == (first, second, 6, 6)
     assert sum(world.brands[found] == 1) == 2
     assert unmet == ["pin"]
+
+
+CONDITIONS = {
+    "price < 4": lambda world: world.prices < 4,
+    "brand = 'brand 1'": lambda world: world.brands == 1,
+    "price > 2": lambda world: world.prices > 2,
+}
+
+
+def most_that_can_be_met(is_met: list[Any], is_free: Any, wanted: list[int], k: int) -> tuple[int, ...]:
+    """Try every way to divide k places among items that differ by what they meet; the first rule counts first."""
+    kinds = Counter(tuple(bool(met[item]) for met in is_met) for item in np.flatnonzero(is_free))
+    ways = itertools.product(*(range(min(k, number) + 1) for number in kinds.values()))
+    return max(
+        tuple(
+            min(n, sum(number for kind, number in zip(kinds, way, strict=True) if kind[rule]))
+            for rule, n in enumerate(wanted)
+        )
+        for way in ways
+        if sum(way) == min(k, kinds.total())
+    )
+
+
+@given(
+    st.integers(0, 10_000), st.integers(1, 6), st.permutations([*CONDITIONS]), st.lists(st.integers(1, 6), max_size=3)
+)
+@settings(max_examples=100, deadline=None)
+def test_several_at_least_are_met_in_their_order(seed: int, k: int, conditions: list[str], ns: list[int]) -> None:
+    world = World(seed)
+    asked = [*zip(ns, conditions, strict=False)]
+    found, unmet = world.chosen(k, SlateRules(at_least=tuple(AtLeast(n, where) for n, where in asked)))
+    is_met = [CONDITIONS[where](world) for _, where in asked]
+    counts = tuple(min(n, int(met[found].sum())) for n, met in zip(ns, is_met, strict=True))
+    assert len(found) == k
+    assert counts[:2] == most_that_can_be_met(is_met, world.is_free, ns, k)[:2], "a third rule may get less"
+    assert len(unmet) == sum(count < n for count, n in zip(counts, ns, strict=True))
+
+
+def test_an_at_least_that_cannot_be_met_spoils_no_other() -> None:
+    """At most two of a brand: four of one brand cannot be had, and two of the dearest items can."""
+    world = World(15)
+    four, two = AtLeast(4, "brand = 'brand 0'"), AtLeast(2, "price = 8 AND brand <> 'brand 0'")
+    for at_least in ((four, two), (two, four)):
+        found, unmet = world.chosen(4, SlateRules(at_least=at_least, at_most=(AtMost(2, "brand"),)))
+        assert (len(found), unmet) == (4, ["at_least"])
+        assert sum(world.prices[found] == 8) >= 2
+        assert sum(world.brands[found] == 0) == 2
 
 
 @given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 3), st.integers(0, 5), st.booleans())
