@@ -50,7 +50,23 @@ def test_a_wrong_rule_is_a_422_that_points_at_it(service: Local) -> None:
     assert refused(service, pin=[{"item": 1, "place": 1, "x": 1}])["errors"][0]["where"] == "/pin/0"
     assert "home" in refused(service, scenario="away")["detail"]
     assert refused(service, exclude="owned")["detail"] == "/exclude: Input should be a valid list"
-    assert "rules" in refused(service, min_probability=1.0)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"min_probability": 1.0}, "no item passes min_probability; relax it"),
+        ({"filter": "id < 0"}, "no item passes filter; relax it"),
+        ({"candidates": [1], "exclude": [1]}, "no item passes candidates and exclude; relax one of them"),
+        ({"categories": ["War"], "filter": "id < 0"}, "no item passes categories and filter; relax one of them"),
+    ],
+)
+def test_nothing_to_show_names_what_to_relax(service: Local, body: dict[str, Any], named: str) -> None:
+    response = service.client.post("/v1/slates", json={"user": "anna", **body})
+    problem = response.json()
+    assert (response.status_code, problem["type"]) == (422, "urn:slatewise:problem:nothing-to-show")
+    assert problem["detail"] == f"nothing is left to show; {named}"
+    assert new_slate(service, **dict([*body.items()][:-1]))["items"], "without the last of them, there is something"
 
 
 @pytest.mark.parametrize("name", HOSTILE)

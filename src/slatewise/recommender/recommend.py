@@ -35,7 +35,15 @@ from slatewise.recommender.reasons import Choosing, describe
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
 from slatewise.recommender.shadow import choose_as_shadow
 from slatewise.recommender.slate_rules import NO_RULES, SlateRules
-from slatewise.recommender.types import ASKED, ConflictError, RequestError, Slate, SlateItem, UnmetRule
+from slatewise.recommender.types import (
+    ASKED,
+    ConflictError,
+    NothingToShowError,
+    RequestError,
+    Slate,
+    SlateItem,
+    UnmetRule,
+)
 from slatewise.slates.available import NO_WORDS
 from slatewise.store.protocol import Store, Transaction
 from slatewise.store.records import OPEN, WITHDRAWN, Choice, ItemId, PolicyCounts, SlateRecord, UserRecord
@@ -267,9 +275,7 @@ def choose_items(
         chosen, unmet = select_by_rules(chooser, (state, random), question, served.attributes)
     numbers = chosen.items[0][chosen.items[0] >= 0]
     if not len(numbers):
-        raise RequestError(
-            "nothing is left to show: no item passes the given candidates, categories, rules and exclusions"
-        )
+        raise NothingToShowError(f"nothing is left to show; {_way_out(request)}")
     wishes = faded_wishes(policy, learned.wishes, now)
     said = (likes_at(policy, learned, now), wishes, policy.directions if len(wishes) else None)
     choosing = Choosing(chooser, state, random, *said, *_by_rules(served, request, numbers))
@@ -288,6 +294,17 @@ def situation(
         never = _united(hidden, never)
     available = available_items(served, learned.shown, never, request, now)
     return policy.with_diversity(request.diversity), state_at(policy, learned, now), available, never
+
+
+def _way_out(request: SlateRequest) -> str:
+    """Name what keeps items from a slate, and what to do about it."""
+    lists = [name for name in ("candidates", "categories", "exclude") if getattr(request, name) is not None]
+    used = request.rules.described()
+    given = [*lists, *(name for name in ("filter", "exclude_owned", "min_probability") if name in used)]
+    if not given:
+        return "every item is withdrawn, not yet published, or not for this user; offer more items"
+    which = f" (those of scenario {request.scenario} count, too)" if request.scenario is not None else ""
+    return f"no item passes {' and '.join(given)}; relax {'it' if len(given) == 1 else 'one of them'}{which}"
 
 
 def _propensities(chosen: Slates, rules: SlateRules) -> tuple[float, ...] | None:

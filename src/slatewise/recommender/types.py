@@ -40,6 +40,10 @@ class RuleError(RequestError):
         self.where, self.reason = where, reason
 
 
+class NothingToShowError(RequestError):
+    """A request for a slate that no item may be on."""
+
+
 class UnknownSlateError(RequestError):
     """Feedback on a slate that was never shown, or whose user was forgotten.
 

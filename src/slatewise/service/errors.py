@@ -11,6 +11,7 @@ from starlette.types import Scope
 
 from slatewise.recommender.types import (
     ConflictError,
+    NothingToShowError,
     RequestError,
     RuleError,
     UnknownEventError,
@@ -56,6 +57,7 @@ DAMAGED_CATALOG = Kind(409, "damaged-catalog", "The catalog cannot be used")
 TOO_LARGE = Kind(413, "too-large", "The body is too large")
 MEDIA_TYPE = Kind(415, "media-type", "The body must be uncompressed JSON")
 INVALID = Kind(422, "invalid", "The request is invalid")
+NOTHING_TO_SHOW = Kind(422, "nothing-to-show", "No item may be shown")
 RATE = Kind(429, "rate", "Too many requests")
 INTERNAL = Kind(500, "internal", "Internal error")
 DAMAGED_STORE = Kind(500, "damaged-store", "Stored data does not match its checksum")
@@ -131,6 +133,7 @@ TRANSLATIONS: dict[type, Callable[[Any], ProblemError]] = {
     UnknownSlateError: lambda error: ProblemError(UNKNOWN_SLATE, str(error)),
     UnknownItemError: lambda error: ProblemError(UNKNOWN_ITEM, str(error)),
     UnknownEventError: lambda error: ProblemError(UNKNOWN_EVENT, str(error)),
+    NothingToShowError: lambda error: ProblemError(NOTHING_TO_SHOW, str(error)),
     ConflictError: lambda error: ProblemError(CONFLICT, str(error)),
     RequestError: lambda error: ProblemError(INVALID, str(error)),
     RuleError: lambda error: ProblemError(
