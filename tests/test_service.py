@@ -21,6 +21,7 @@ from slatewise.service import page
 from slatewise.service.metrics import Latencies, Rate, percentile
 from slatewise.service.openapi import EXAMPLES
 from slatewise.service.routes import ROUTES
+from slatewise.service.schemas import FIELDS, StrictModel
 from slatewise.service.state import WORKER_THREADS
 from slatewise.store.protocol import StoreDamagedError, StoreFullError, StoreUnavailableError
 from tests.conftest import ROOT
@@ -581,6 +582,17 @@ def test_a_request_passes_through_few_files(tmp_path: Path) -> None:
     assert {"slates.py", "http.py", "auth.py", "keys.py"} <= of_slate & of_feedback
     assert len(of_slate | {"connections.py"}) <= MAX_FILES, of_slate
     assert len(of_feedback | {"connections.py"}) <= MAX_FILES, of_feedback
+
+
+def test_errors_can_point_at_every_field_of_every_body(service: Local) -> None:
+    wrong = service.client.post("/v1/catalog/promote", json={"version": "newest"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["where"]) == (422, "/version")
+    fields = {field for model in subclasses(StrictModel) for field in model.model_json_schema()["properties"]}
+    assert fields <= FIELDS
+
+
+def subclasses(model: type[StrictModel]) -> list[type[StrictModel]]:
+    return [one for child in model.__subclasses__() for one in (child, *subclasses(child))]
 
 
 def test_versions_are_listed_promoted_and_rolled_back(service: Local, tmp_path: Path) -> None:

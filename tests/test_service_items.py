@@ -59,6 +59,25 @@ def test_items_in_bulk_all_or_none(service: Local) -> None:
     assert client.get("/v1/items/90").status_code == 404
 
 
+def test_a_wrong_item_among_several_is_pointed_at(service: Local) -> None:
+    client = service.client
+    client.request("PUT", "/v1/items/1000", json=TEA)
+    wrong = {
+        "/items/1/attributes/price": [{"id": 70}, {"id": 71, "attributes": {"price": "cheap"}}],
+        "/items/2/attributes/size": [
+            {"id": 70 + n, "attributes": {"size": size}} for n, size in enumerate([1, 2, "xl"])
+        ],
+        "/items/1/id": [{"id": 70}, {"id": 70}],
+        "/items/1": [{"id": 70}, {"id": "x"}],
+    }
+    for where, items in wrong.items():
+        assert client.post("/v1/items", json={"items": items}).json()["errors"][0]["where"] == where
+    for method in ("PUT", "PATCH"):
+        refused = client.request(method, "/v1/items/7", json={"attributes": {"price": "cheap"}}).json()
+        assert refused["errors"][0]["where"] == "/attributes/price"
+    assert service.recommender.snapshot.version == 1
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -60,6 +60,7 @@ from slatewise.recommender.types import (
     Receipt,
     ReplayedSlate,
     RequestError,
+    RuleError,
     Slate,
     SlateItem,
     UnknownItemError,
@@ -363,12 +364,16 @@ class Recommender:
         >>> [item.id for item in recommender.preview_of(recommender.request("ann", scenario="teas")).items]
         ['tea']
         """
+        brought = NO_RULES
         if scenario is not None:
             if scenario not in self._scenarios:
-                raise RequestError(f"there is no such scenario; known are {', '.join(self._scenarios) or 'none'}")
-            rules = self._scenarios[scenario].and_also(rules)
+                raise RuleError(
+                    "scenario", f"there is none of this name; known are {', '.join(self._scenarios) or 'none'}"
+                )
+            brought = self._scenarios[scenario]
+            rules = brought.and_also(rules)
         lists = {name: tuple(others[name]) for name in LISTS if others.get(name) is not None}
-        return SlateRequest(user, k, rules=rules, scenario=scenario, **{**others, **lists})
+        return SlateRequest(user, k, rules=rules, scenario=scenario, brought=brought, **{**others, **lists})
 
     def preview_of(self, request: SlateRequest) -> Preview:
         """Return what would be chosen now for a request; nothing is recorded.

@@ -40,6 +40,7 @@ from slatewise.recommender.types import (
     ConflictError,
     NothingToShowError,
     RequestError,
+    RuleError,
     Slate,
     SlateItem,
     UnmetRule,
@@ -62,7 +63,8 @@ CLOCK_STEP = 1e-6
 class SlateRequest:
     """A request for a slate; see `Recommender.recommend` for the fields. It is checked when it is created.
 
-    The rules include those of the scenario. `owned` is looked up when a slate is drafted, if a rule asks for it.
+    The rules include those that the scenario `brought`. `owned` is looked up when a slate is drafted, if a rule asks
+    for it.
     """
 
     user: str
@@ -77,6 +79,7 @@ class SlateRequest:
     rules: SlateRules = NO_RULES
     scenario: str | None = None
     owned: tuple[ItemId, ...] = ()
+    brought: SlateRules = NO_RULES
 
     def __post_init__(self) -> None:
         check_id("user", self.user)
@@ -287,13 +290,24 @@ def situation(
 ) -> tuple[Policy, State, Available, Integers]:
     """Return what a slate is chosen by and from: policy, state, what is available, and what must not be shown."""
     if request.rules is not NO_RULES:
-        served.attributes.check(request.rules)
+        _check_rules(served, request)
     items, never = served.items, learned.never
     hidden = items.withdrawn if now >= items.last_published else items.hidden(now)
     if len(hidden):
         never = _united(hidden, never)
     available = available_items(served, learned.shown, never, request, now)
     return policy.with_diversity(request.diversity), state_at(policy, learned, now), available, never
+
+
+def _check_rules(served: ServedCatalog, request: SlateRequest) -> None:
+    """Refuse rules that cannot be used; one of the scenario is not in the request, which only names the scenario."""
+    try:
+        served.attributes.check(request.brought)
+    except RuleError as error:
+        raise RuleError(
+            "scenario", f"a rule of scenario {request.scenario} cannot be used, {error}; correct it in the settings"
+        ) from error
+    served.attributes.check(request.rules, request.brought)
 
 
 def _way_out(request: SlateRequest) -> str:

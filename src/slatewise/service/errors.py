@@ -1,6 +1,7 @@
 """Errors as clients see them: problem+json (RFC 9457) with the request's id, and nothing of the input or internals."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,8 @@ from slatewise.store.protocol import (
 MAX_ERRORS = 20
 NO_STORE = {"cache-control": "no-store"}
 RETRY = {"retry-after": "1"}
+FIELD_NAME = re.compile(r"[A-Za-z_]{1,40}")
+"""Names of unknown fields that errors repeat, misspelled ones as a rule; anything else is input and stays out."""
 
 
 @dataclass(frozen=True)
@@ -104,14 +107,18 @@ def invalid(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
     """Say where a body or a query is wrong, in the words of JSON and without repeating what it contains."""
     messages: dict[str, list[str]] = {}
     for error in errors:
-        messages.setdefault(_pointer(error["loc"]), []).append(str(error["msg"]).replace("tuple", "list"))
+        messages.setdefault(_pointer(error), []).append(str(error["msg"]).replace("tuple", "list"))
     listed = [{"where": where, "problem": " or ".join(dict.fromkeys(texts))} for where, texts in messages.items()]
     return ProblemError(INVALID, "{where}: {problem}".format(**listed[0]), errors=listed[:MAX_ERRORS])
 
 
-def _pointer(location: Iterable[str | int]) -> str:
-    """Point to the part that is wrong by indices and known names; the name of an unknown field is input."""
-    return "/" + "/".join(str(part) for part in location if isinstance(part, int) or part in FIELDS)
+def _pointer(error: Mapping[str, Any]) -> str:
+    """Point to the part that is wrong by indices and known names, and to an unknown field if its name could be one."""
+    location = error["loc"]
+    named = [part for part in location if isinstance(part, int) or part in FIELDS]
+    if error["type"] == "extra_forbidden" and location[-1] not in FIELDS and FIELD_NAME.fullmatch(str(location[-1])):
+        named.append(location[-1])
+    return "/" + "/".join(map(str, named))
 
 
 def problem_of(error: Exception) -> ProblemError:

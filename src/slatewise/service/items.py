@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from slatewise.recommender import Item
-from slatewise.recommender.types import ItemDetails
+from slatewise.recommender.types import ItemDetails, RuleError
 from slatewise.service.errors import MALFORMED, NO_STORE, ProblemError
 from slatewise.service.http import JsonResponse, validate
 from slatewise.service.schemas import Id, ItemBatch, ItemBatchResult, ItemBody, ItemPatch, ItemsQuery
@@ -60,7 +60,10 @@ async def put_items(state: ServiceState, _: Request, body: ItemBatch) -> Respons
 
 
 def _put(state: ServiceState, item: Item) -> ItemDetails:
-    state.recommender.put_items([item])
+    try:
+        state.recommender.put_items([item])
+    except RuleError as error:
+        raise error.within("items/0") from None
     return state.recommender.item(item.id)
 
 
