@@ -608,7 +608,10 @@ def test_versions_are_listed_promoted_and_rolled_back(service: Local, tmp_path: 
     assert service.client.post("/v1/feedback", json=event).status_code == 200
     empty = {"content-type": "application/json"}
     assert service.client.post("/v1/catalog/rollback", headers=empty).json()["items"] == 60
-    assert service.client.post("/v1/catalog/rollback", headers=empty).status_code == 409
+    nothing_before = service.client.post("/v1/catalog/rollback", headers=empty)
+    assert (nothing_before.status_code, nothing_before.json()["type"]) == (409, "urn:slatewise:problem:no-version")
+    assert nothing_before.json()["detail"].startswith("No version was in use before this one, which keeps serving; ")
     unknown = service.client.post("/v1/catalog/promote", json={"version": "0" * 16})
+    assert unknown.json()["type"] == "urn:slatewise:problem:no-version"
     assert (unknown.status_code, service.client.get("/v1/catalog").json()["items"]) == (409, 60)
     assert "GET /v1/catalog/versions" in unknown.json()["detail"]
