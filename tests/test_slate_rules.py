@@ -214,6 +214,20 @@ def test_boosts_pins_and_what_is_owned(recommender: Recommender) -> None:
     assert all(replayed.is_same for replayed in recommender.replay())
 
 
+def test_a_pin_that_is_unmet_tells_unknown_from_not_available(recommender: Recommender) -> None:
+    recommender.withdraw_items([5])
+    items: list[int | str] = [99, 5, 6, 7, 8, "x"]
+    pins = tuple(Pin(item, place + 1) for place, item in enumerate(items))
+    slate = recommender.preview("ann", 4, exclude=[6], rules=SlateRules(pin=pins))
+    assert {(one.number, one.reason.partition(";")[0]) for one in slate.unmet} == {
+        (0, "there is no such item"),
+        (1, "the item is not available"),
+        (2, "the item may not be shown"),
+        (5, "there is no such item"),
+    }
+    assert {7, 8} <= set(ids(slate))
+
+
 @pytest.mark.parametrize("lowest", [0.2, 0.48, 0.5, 0.9])
 def test_rather_fewer_than_poor(recommender: Recommender, lowest: float) -> None:
     slate = recommender.recommend("ann", 10)

@@ -36,6 +36,13 @@ Booleans = NDArray[np.bool_]
 Select = Callable[[Available, int], Slates]
 
 ROUNDING = 1e-9
+FORBIDDEN, NOT_ON_SALE, UNKNOWN = -1, -2, -3
+NOT_PINNED = {
+    FORBIDDEN: "the item may not be shown; the request, the user or published_at forbids it",
+    NOT_ON_SALE: "the item is not available",
+    UNKNOWN: "there is no such item",
+}
+"""Instead of the number of a pinned item: why it cannot be shown."""
 NOTHING = Slates(np.empty((1, 0), dtype=np.int64), np.empty((1, 0)), np.empty((1, 0)), np.empty((1, 0)))
 
 
@@ -64,7 +71,7 @@ def select_by_rules(
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked for: k of the available items, by rules; `pinned` are the numbers of the pins, −1: not to show."""
+    """What is asked for: k of the available items, by rules; `pinned` are the numbers of the pins, or in NOT_PINNED."""
 
     available: Available
     k: int
@@ -232,7 +239,7 @@ def _with_pins(slates: Slates, pins: Slates, places: Sequence[int]) -> Slates:
 def _unmet_pins(question: Question, pinned: Sequence[int]) -> list[UnmetRule]:
     """Return the pins that are not on the slate."""
     return [
-        UnmetRule("pin", place, "the item may not be shown" if number < 0 else f"the slate has {question.k} places")
+        UnmetRule("pin", place, NOT_PINNED.get(number, f"the slate has {question.k} places"))
         for place, number in enumerate(question.pinned)
         if number not in pinned
     ]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from slatewise.policies import Available, Policy, Slates, State
 from slatewise.randomness import Streams
-from slatewise.recommender.constrained import Question, select_by_rules
+from slatewise.recommender.constrained import FORBIDDEN, NOT_ON_SALE, UNKNOWN, Question, select_by_rules
 from slatewise.recommender.event_kinds import standing
 from slatewise.recommender.learning import Learned, LoggedSlate, Shown, faded_wishes, likes_at, state_at
 from slatewise.recommender.loading import load_profile
@@ -498,7 +498,7 @@ def _excluded(served: ServedCatalog, never: Integers, request: SlateRequest) -> 
 
 
 def pinned_items(served: ServedCatalog, never: Integers, request: SlateRequest) -> tuple[int, ...]:
-    """Return the numbers of pinned items, −1 for those that may not be shown; shown before is no obstacle."""
+    """Return the numbers of pinned items, or why they may not be shown; shown before is no obstacle."""
     numbers = served.numbers(pin.item for pin in request.rules.pin)
     candidates = _candidates(served, request)
     is_allowed = ~_is_in(numbers, _excluded(served, never, request)) & (numbers >= 0)
@@ -506,7 +506,8 @@ def pinned_items(served: ServedCatalog, never: Integers, request: SlateRequest) 
         is_allowed &= _is_in(numbers, candidates)
     if request.rules.filters:
         is_allowed &= served.attributes.select(*request.rules.filters).is_met[numbers]
-    return tuple(np.where(is_allowed, numbers, -1).tolist())
+    reasons = np.where(numbers < 0, UNKNOWN, np.where(served.items.available[numbers], FORBIDDEN, NOT_ON_SALE))
+    return tuple(np.where(is_allowed, numbers, reasons).tolist())
 
 
 def _candidates(served: ServedCatalog, request: SlateRequest) -> Integers | None:
