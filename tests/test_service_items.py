@@ -69,6 +69,7 @@ def test_a_wrong_item_among_several_is_pointed_at(service: Local) -> None:
         ],
         "/items/1/id": [{"id": 70}, {"id": 70}],
         "/items/1": [{"id": 70}, {"id": "x"}],
+        "/items/2": [{"id": 70}, {"id": 71}, {"id": 72, "published_at": "soon"}],
     }
     for where, items in wrong.items():
         assert client.post("/v1/items", json={"items": items}).json()["errors"][0]["where"] == where

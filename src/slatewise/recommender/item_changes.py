@@ -66,6 +66,21 @@ FIELDS = ("title", "categories", "attributes", "vector", "available", "published
 """What can be said about an item."""
 
 
+def as_items(given: Iterable[Item | Mapping[str, Any]]) -> list[Item]:
+    """Return items, which may be given as plain data, as in JSON; say which one is none."""
+    return [one if isinstance(one, Item) else _as_item(place, one) for place, one in enumerate(given)]
+
+
+def _as_item(place: int, given: Mapping[str, Any]) -> Item:
+    if not isinstance(given, Mapping) or "id" not in given or not given.keys() <= {"id", *FIELDS}:
+        names = ", ".join(FIELDS)
+        raise RuleError(f"items/{place}", f"an item is an Item, or a dict of id and perhaps {names}, and nothing else")
+    try:
+        return Item(**given)
+    except RequestError as error:
+        raise RuleError(f"items/{place}", str(error)) from error
+
+
 def check_items(snapshot: ItemSnapshot, items: Sequence[Item]) -> None:
     """Refuse items that are given twice, or do not fit the catalog or the attributes of others, and say which."""
     first = dict[ItemId, int]()

@@ -68,8 +68,8 @@ def _put(state: ServiceState, item: Item) -> ItemDetails:
 
 
 def _put_all(state: ServiceState, body: ItemBatch) -> ItemBatchResult:
-    items = [Item(**one.model_dump()) for one in body.items]
-    return ItemBatchResult(len(items), state.recommender.put_items(items))
+    version = state.recommender.put_items(one.model_dump() for one in body.items)
+    return ItemBatchResult(len(body.items), version)
 
 
 def _patch(state: ServiceState, item: ItemId, changes: dict[str, object]) -> ItemDetails:
