@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -182,7 +183,8 @@ def _result(out: Path, candidate: Catalog, sha256: str, verdict: Verdict | None)
     words.append(
         f"version {version} is in use in {out}"
         if is_promoted
-        else f"version {version} is kept in {out}, not in use; `slatewise catalog promote {version}` puts it in use"
+        else f"version {version} is kept in {out}, not in use; "
+        f"`slatewise catalog promote {version} --catalog {shlex.quote(str(out))}` puts it in use"
     )
     return {
         "directory": str(out),
