@@ -109,6 +109,20 @@ def test_what_is_wrong_is_refused(service: Local, wrong: dict[str, Any]) -> None
     assert service.recommender.snapshot.version == 0
 
 
+def test_times_look_as_the_documentation_says(service: Local) -> None:
+    """Every form of a time in docs/serving.md means the same moment, and only at its place."""
+    client, text, number = service.client, "2026-01-31T12:00:00Z", 1769860800
+    for moment in (text, number):
+        item = {"published_at": moment, "attributes": {"since": {"time": moment}}}
+        kept = client.request("PUT", "/v1/items/5", json=item).json()
+        assert (kept["published_at"], kept["attributes"]) == (number, {"since": {"time": number}})
+        for condition in ("since = TIMESTAMP '2026-01-31 12:00:00'", "since < DATE '2026-02-01'"):
+            found = client.post("/v1/slates", json={"user": "anna", "preview": True, "filter": condition}).json()
+            assert [one["id"] for one in found["items"]] == [5]
+    assert client.request("PUT", "/v1/items/6", json={"published_at": {"time": number}}).status_code == 422
+    assert client.request("PUT", "/v1/items/6", json={"attributes": {"since": text}}).status_code == 422, "it is text"
+
+
 def test_what_is_not_there_is_not_found(service: Local) -> None:
     for method, body in (("GET", None), ("PATCH", {"available": True}), ("DELETE", None)):
         answer = service.client.request(method, "/v1/items/999", **({} if body is None else {"json": body}))
