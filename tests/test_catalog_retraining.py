@@ -1,5 +1,6 @@
 """What a log says about items, and the gate: what predicts worse is refused, whatever is wrong with it."""
 
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -157,6 +158,19 @@ def test_likes_from_elsewhere_tell_what_is_liked_not_how_much(world: World) -> N
     before, after = (Calibrated(one).rates for one in (world.old, refit(world.old, builder.log())))
     assert after[5] > before[5] + 0.05
     assert abs(after.sum() / before.sum() - 1.0) < 0.15
+
+
+def test_the_words_of_the_gate_speak_of_one_average(world: World) -> None:
+    """A minority sees much and likes the opposite: means over people and over items differ."""
+    builder = visits(world, 60)
+    for _ in range(20):
+        for number in range(60):
+            items = (np.arange(K)[None] + number * K) % N_ITEMS
+            builder.add_slate(DAY * SLATES, Evidence.of_clicks(items, items % 2 == 0))
+        builder.end_person()
+    verdict = compare(world.old, world.truth, builder.log(), 0.0)
+    new, old, difference = map(float, re.findall(r"[+-]?0\.\d{4}", verdict.in_words())[:3])
+    assert difference == pytest.approx(new - old, abs=1.5e-4)
 
 
 def test_an_honest_training_passes(world: World) -> None:

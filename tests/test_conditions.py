@@ -82,6 +82,9 @@ HOSTILE = {
     "placeholder": "stock = ?",
     "no condition": "stock",
     "text compared with a number": "brand > 3",
+    "time compared with a number": "day BETWEEN 1 AND 4",
+    "boolean compared with a number": "stock = new",
+    "text that begins with a number": "starts_with(brand, 3)",
     "list compared with a number": "tags > 3",
     "nothing": "",
     "space": "  ",
@@ -133,6 +136,8 @@ def test_the_error_points_at_the_place(text: str, place: int) -> None:
         ("day < '2026-01-01'", "day is a time", "day < TIMESTAMP '2026-01-31 12:00:00'"),
         ("price = 'x'", "price is a number", "price < 20"),
         ("brand < 3", "brand is text", "brand = 'Tea'"),
+        ("day < 5", "day is a time", "day < TIMESTAMP '2026-01-31 12:00:00'"),
+        ("new = 1", "new is true or false", "new = TRUE"),
     ],
 )
 def test_the_error_shows_how_an_attribute_is_compared(text: str, what: str, example: str) -> None:
@@ -140,6 +145,43 @@ def test_the_error_shows_how_an_attribute_is_compared(text: str, what: str, exam
         matching(ITEMS, text)
     assert str(refused.value) == f"at character 1: {what} and cannot be compared like this; write for example {example}"
     matching(ITEMS, example)
+
+
+CONSTANTS = {
+    "price": "4.5",
+    "stock": "-3",
+    "brand": "'Acme'",
+    "new": "TRUE",
+    "day": "TIMESTAMP '2026-01-31 12:00:00'",
+}
+ALIKE = {"price", "stock"}
+
+
+@pytest.mark.parametrize(
+    "shape", ["{} = {}", "{} <> {}", "{} < {}", "{} IS DISTINCT FROM {}", "{} IN ({})", "NOT {} >= {}"]
+)
+@pytest.mark.parametrize("attribute", CONSTANTS)
+def test_attributes_are_compared_with_constants_of_their_kind(attribute: str, shape: str) -> None:
+    for kind, constant in CONSTANTS.items():
+        text = shape.format(attribute, constant)
+        if kind == attribute or {kind, attribute} <= ALIKE:
+            matching(ITEMS, text)
+        else:
+            with pytest.raises(RequestError, match=f"{attribute} is .* and cannot be compared like this"):
+                matching(ITEMS, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("brand NOT IN ('Acme', 3)", 23),
+        ("stock IN (1, -2, 2.5) AND brand IN ('a', 'b', 0)", 47),
+        ("new IN (TRUE, 1)", 15),
+    ],
+)
+def test_a_list_has_constants_of_one_kind(text: str, place: int) -> None:
+    with pytest.raises(RequestError, match=f"at character ({place}|1): "):
+        matching(ITEMS, text)
 
 
 WORDS = [

@@ -110,13 +110,48 @@ def test_import_list_withdraw(tmp_path: Path) -> None:
     for _ in range(2):
         done = json.loads(run("items", "import", str(table), "--store", store, "--json"))
         assert (done["items"], done["version"]) == (3, 1)
-    run("items", "withdraw", "3", "99", "--store", store)
+    run("items", "withdraw", "3", "--store", store)
     listed = json.loads(run("items", "list", "--withdrawn", "--store", store, "--json"))
-    assert [row["id"] for row in listed] == [2, 3, 99]
+    assert [row["id"] for row in listed] == [2, 3]
     assert "Tea" in run("items", "list", "--store", store, "--limit", "1")
     opened = open_store(store)
     assert opened.read(lambda t: t.item_table()).version == 2
     opened.close()
+
+
+def test_withdrawing_unknown_items_names_them_and_changes_nothing(tmp_path: Path) -> None:
+    """Items that only the catalog has are known once the catalog is given."""
+    table, store = tmp_path / "items.csv", f"sqlite:///{tmp_path / 'slates.db'}"
+    table.write_text("item_id\n1\n2\n")
+    Catalog.from_vectors([1, 7], [[1.0, 0.0], [0.0, 1.0]]).save(tmp_path / "shop")
+    run("items", "import", str(table), "--store", store)
+    for words, unknown in (
+        (("1", "7", "nope"), "'7', 'nope'"),
+        (("1", "9", "--catalog", f"{tmp_path / 'shop'}"), "'9'"),
+    ):
+        refused = CliRunner().invoke(app, ["items", "withdraw", *words, "--store", store])
+        assert f"no item {unknown}, and nothing was withdrawn" in f"{refused.output} {refused.exception}"
+        assert refused.exit_code != 0
+        assert json.loads(run("items", "list", "--withdrawn", "--store", store, "--json")) == []
+    run("items", "withdraw", "1", "7", "--catalog", str(tmp_path / "shop"), "--store", store)
+    listed = json.loads(run("items", "list", "--withdrawn", "--store", store, "--json"))
+    assert [row["id"] for row in listed] == [1, 7]
+
+
+def test_people_read_lists_and_counts(tmp_path: Path) -> None:
+    table, store = tmp_path / "items.csv", f"sqlite:///{tmp_path / 'slates.db'}"
+    table.write_text(
+        "item_id,categories,price,big:number,tags:list,since:time,time:number\n1,Tea|Hot,3.5,2,a,2026-01-31,4\n"
+    )
+    imported = CliRunner().invoke(app, ["items", "import", str(table), "--store", store]).output
+    assert "\n1 item imported" in imported
+    listed = CliRunner().invoke(app, ["items", "list", "--store", store], env={"COLUMNS": "200"}).output
+    assert "Hot, Tea" in listed or "Tea, Hot" in listed
+    for words in ("yes", "big 2; price 3.5; since 2026-01-31T00:00:00Z; tags a; time 4"):
+        assert words in listed
+    assert not set("[]{}'") & set(listed)
+    withdrawn = CliRunner().invoke(app, ["items", "withdraw", "1", "--store", store]).output
+    assert withdrawn.startswith("1 item withdrawn")
 
 
 def test_training_knows_what_is_listed_and_available(tmp_path: Path) -> None:

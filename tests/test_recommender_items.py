@@ -45,6 +45,18 @@ def offered(recommender: Recommender, user: str = "somebody") -> set[Any]:
 TRAINED = set(range(100, 100 + N_ITEMS))
 
 
+def test_items_may_be_plain_data() -> None:
+    catalog = Catalog.from_vectors(range(4), np.eye(4))
+    plain: dict[str, Any] = {"id": 9, "title": "Tea", "categories": ["Hot"], "attributes": {"price": 3}}
+    one, other = Recommender(catalog, clock=Clock()), Recommender(catalog, clock=Clock())
+    one.put_items([plain, Item(8)])
+    other.put_items([Item(**plain), Item(8)])
+    assert one.item(9) == other.item(9)
+    for wrong in ({"title": "no id"}, {"id": 1, "price": 3}, {"id": 1, "title": 3}, "tea", 7):
+        with pytest.raises(RequestError, match=r"^items/1: "):
+            one.put_items([plain, wrong])  # type: ignore[list-item]
+
+
 def test_a_day_in_the_shop(recommender: Recommender) -> None:
     before = recommender.recommend("ann", 12)
     assert recommender.put_items([Item(7, "A new thing", ["New", "A"], {"price": 2})]) == 1

@@ -21,6 +21,7 @@ from slatewise.service import page
 from slatewise.service.metrics import Latencies, Rate, percentile
 from slatewise.service.openapi import EXAMPLES
 from slatewise.service.routes import ROUTES
+from slatewise.service.schemas import FIELDS, StrictModel
 from slatewise.service.state import WORKER_THREADS
 from slatewise.store.protocol import StoreDamagedError, StoreFullError, StoreUnavailableError
 from tests.conftest import ROOT
@@ -583,6 +584,17 @@ def test_a_request_passes_through_few_files(tmp_path: Path) -> None:
     assert len(of_feedback | {"connections.py"}) <= MAX_FILES, of_feedback
 
 
+def test_errors_can_point_at_every_field_of_every_body(service: Local) -> None:
+    wrong = service.client.post("/v1/catalog/promote", json={"version": "newest"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["where"]) == (422, "/version")
+    fields = {field for model in subclasses(StrictModel) for field in model.model_json_schema()["properties"]}
+    assert fields <= FIELDS
+
+
+def subclasses(model: type[StrictModel]) -> list[type[StrictModel]]:
+    return [one for child in model.__subclasses__() for one in (child, *subclasses(child))]
+
+
 def test_versions_are_listed_promoted_and_rolled_back(service: Local, tmp_path: Path) -> None:
     slate, directory = new_slate(service), tmp_path / "catalog"
     before = service.client.get("/v1/catalog/versions").json()[0]["version"]
@@ -596,7 +608,10 @@ def test_versions_are_listed_promoted_and_rolled_back(service: Local, tmp_path: 
     assert service.client.post("/v1/feedback", json=event).status_code == 200
     empty = {"content-type": "application/json"}
     assert service.client.post("/v1/catalog/rollback", headers=empty).json()["items"] == 60
-    assert service.client.post("/v1/catalog/rollback", headers=empty).status_code == 409
+    nothing_before = service.client.post("/v1/catalog/rollback", headers=empty)
+    assert (nothing_before.status_code, nothing_before.json()["type"]) == (409, "urn:slatewise:problem:no-version")
+    assert nothing_before.json()["detail"].startswith("No version was in use before this one, which keeps serving; ")
     unknown = service.client.post("/v1/catalog/promote", json={"version": "0" * 16})
+    assert unknown.json()["type"] == "urn:slatewise:problem:no-version"
     assert (unknown.status_code, service.client.get("/v1/catalog").json()["items"]) == (409, 60)
     assert "GET /v1/catalog/versions" in unknown.json()["detail"]

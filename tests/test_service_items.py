@@ -59,6 +59,26 @@ def test_items_in_bulk_all_or_none(service: Local) -> None:
     assert client.get("/v1/items/90").status_code == 404
 
 
+def test_a_wrong_item_among_several_is_pointed_at(service: Local) -> None:
+    client = service.client
+    client.request("PUT", "/v1/items/1000", json=TEA)
+    wrong = {
+        "/items/1/attributes/price": [{"id": 70}, {"id": 71, "attributes": {"price": "cheap"}}],
+        "/items/2/attributes/size": [
+            {"id": 70 + n, "attributes": {"size": size}} for n, size in enumerate([1, 2, "xl"])
+        ],
+        "/items/1/id": [{"id": 70}, {"id": 70}],
+        "/items/1": [{"id": 70}, {"id": "x"}],
+        "/items/2": [{"id": 70}, {"id": 71}, {"id": 72, "published_at": "soon"}],
+    }
+    for where, items in wrong.items():
+        assert client.post("/v1/items", json={"items": items}).json()["errors"][0]["where"] == where
+    for method in ("PUT", "PATCH"):
+        refused = client.request(method, "/v1/items/7", json={"attributes": {"price": "cheap"}}).json()
+        assert refused["errors"][0]["where"] == "/attributes/price"
+    assert service.recommender.snapshot.version == 1
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -87,6 +107,20 @@ def test_what_is_wrong_is_refused(service: Local, wrong: dict[str, Any]) -> None
     refused = service.client.request("PUT", "/v1/items/5", json=wrong)
     assert refused.status_code == 422, refused.json()
     assert service.recommender.snapshot.version == 0
+
+
+def test_times_look_as_the_documentation_says(service: Local) -> None:
+    """Every form of a time in docs/serving.md means the same moment, and only at its place."""
+    client, text, number = service.client, "2026-01-31T12:00:00Z", 1769860800
+    for moment in (text, number):
+        item = {"published_at": moment, "attributes": {"since": {"time": moment}}}
+        kept = client.request("PUT", "/v1/items/5", json=item).json()
+        assert (kept["published_at"], kept["attributes"]) == (number, {"since": {"time": number}})
+        for condition in ("since = TIMESTAMP '2026-01-31 12:00:00'", "since < DATE '2026-02-01'"):
+            found = client.post("/v1/slates", json={"user": "anna", "preview": True, "filter": condition}).json()
+            assert [one["id"] for one in found["items"]] == [5]
+    assert client.request("PUT", "/v1/items/6", json={"published_at": {"time": number}}).status_code == 422
+    assert client.request("PUT", "/v1/items/6", json={"attributes": {"since": text}}).status_code == 422, "it is text"
 
 
 def test_what_is_not_there_is_not_found(service: Local) -> None:

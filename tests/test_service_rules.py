@@ -11,7 +11,11 @@ from slatewise.service.settings import load_settings
 from tests.support.serving import Local, local, new_slate, small_catalog
 from tests.test_conditions import HOSTILE
 
-SCENARIOS = {"home": {"filter": "id < 30", "at_most": [{"n": 2, "per": "category"}], "exclude_owned": True}}
+SCENARIOS: dict[str, dict[str, Any]] = {
+    "home": {"filter": "id < 30", "at_most": [{"n": 2, "per": "category"}], "exclude_owned": True},
+    "front": {"pin": [{"item": 7, "place": 1}], "at_least": [{"n": 1, "where": "id > 3"}]},
+    "broken": {"filter": "colour = 'red'"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +42,9 @@ def test_rules_and_a_scenario_reach_the_recommender(service: Local) -> None:
     shown = [item["id"] for item in slate["items"]]
     assert shown[1] == 7
     assert all(3 < item < 30 for item in shown)
-    assert slate["unmet"] == [{"rule": "pin", "number": 1, "reason": "the item may not be shown"}]
+    [unmet] = slate["unmet"]
+    assert (unmet["rule"], unmet["number"]) == ("pin", 1)
+    assert unmet["reason"].startswith("the item may not be shown; ")
 
 
 def test_a_wrong_rule_is_a_422_that_points_at_it(service: Local) -> None:
@@ -47,10 +53,52 @@ def test_a_wrong_rule_is_a_422_that_points_at_it(service: Local) -> None:
     assert wrong["errors"][0]["problem"].startswith("at character 12: ")
     assert refused(service, boost=[{"where": "id <", "factor": 2.0}])["errors"][0]["where"] == "/boost/0/where"
     assert refused(service, at_most=[{"n": 0, "per": "title"}])["errors"][0]["where"] == "/at_most/0/n"
-    assert refused(service, pin=[{"item": 1, "place": 1, "x": 1}])["errors"][0]["where"] == "/pin/0"
     assert "home" in refused(service, scenario="away")["detail"]
     assert refused(service, exclude="owned")["detail"] == "/exclude: Input should be a valid list"
-    assert "rules" in refused(service, min_probability=1.0)["detail"]
+
+
+POINTED: dict[str, dict[str, Any]] = {
+    "/pin/1/item": {"pin": [{"item": 1, "place": 1}, {"item": 1, "place": 2}]},
+    "/pin/2/place": {"pin": [{"item": 1, "place": 1}, {"item": 2, "place": 2}, {"item": 3, "place": 1}]},
+    "/pin/0/item": {"scenario": "front", "pin": [{"item": 7, "place": 2}]},
+    "/pin/0/place": {"scenario": "front", "pin": [{"item": 8, "place": 1}]},
+    "/pin/0/x": {"pin": [{"item": 1, "place": 1, "x": 1}]},
+    "/scenario": {"scenario": "away"},
+    "/filters": {"filters": "id < 3"},
+    "/": {"anna@example.com": 1},
+    "/at_least/0/where": {"scenario": "front", "at_least": [{"n": 1, "where": "colour = 'red'"}]},
+}
+
+
+@pytest.mark.parametrize("where", POINTED)
+def test_errors_point_at_the_place_in_the_request(service: Local, where: str) -> None:
+    problem = refused(service, **POINTED[where])
+    assert [error["where"] for error in problem["errors"]] == [where]
+    assert "anna@" not in str(problem), "what is no name of a field is not repeated"
+
+
+def test_a_wrong_rule_of_a_scenario_is_said_to_be_one(service: Local) -> None:
+    for own in ({}, {"filter": "id < 9"}, {"filter": "colour = 'red'"}):
+        error = refused(service, scenario="broken", **own)["errors"][0]
+        assert error["where"] == "/scenario"
+        assert error["problem"].startswith("a rule of scenario broken cannot be used, filter: at character 1: ")
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"min_probability": 1.0}, "no item passes min_probability; relax it"),
+        ({"filter": "id < 0"}, "no item passes filter; relax it"),
+        ({"candidates": [1], "exclude": [1]}, "no item passes candidates and exclude; relax one of them"),
+        ({"categories": ["War"], "filter": "id < 0"}, "no item passes categories and filter; relax one of them"),
+    ],
+)
+def test_nothing_to_show_names_what_to_relax(service: Local, body: dict[str, Any], named: str) -> None:
+    response = service.client.post("/v1/slates", json={"user": "anna", **body})
+    problem = response.json()
+    assert (response.status_code, problem["type"]) == (422, "urn:slatewise:problem:nothing-to-show")
+    assert problem["detail"] == f"nothing is left to show; {named}"
+    assert new_slate(service, **dict([*body.items()][:-1]))["items"], "without the last of them, there is something"
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -106,6 +106,26 @@ MISTAKES = {
         'catalog = "c"\n[policies.main]\nshares = 1',
         "sets 'policies.main.shares', which is not a setting; choose from: policy, share, options",
     ),
+    "unknown key of a scenario": (
+        'catalog = "c"\n[scenarios.home]\nfilters = "stock > 0"',
+        "sets 'scenarios.home.filters', which is not a setting; choose from: filter, boost, pin, at_most, at_least, ",
+    ),
+    "unknown key of a scenario with the name of a rule": (
+        'catalog = "c"\n[scenarios.pin]\nfilters = "stock > 0"',
+        "sets 'scenarios.pin.filters', which is not a setting; choose from: filter, boost, pin, at_most, at_least, ",
+    ),
+    "unknown key of a rule": (
+        'catalog = "c"\n[scenarios.home]\nat_most = [{ n = 2, by = "brand", per = "brand" }]',
+        "sets 'scenarios.home.at_most.0.by', which is not a setting; choose from: n, per",
+    ),
+    "unknown key of the experiment": (
+        'catalog = "c"\n[experiment]\nname = "autumn"\nhold_out = 0.1',
+        "sets 'experiment.hold_out', which is not a setting; choose from: name, control, holdout, effect, running",
+    ),
+    "unknown key of the shadow": (
+        'catalog = "c"\n[shadow]\npolicies = "dc2b"',
+        "sets 'shadow.policies', which is not a setting; choose from: policy, share, options",
+    ),
     "wrong share": (
         'catalog = "c"\n[policies]\npopular = "many"',
         "the setting 'policies.popular.share' cannot be used: input should be a valid number",

@@ -22,7 +22,7 @@ WRITTEN = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"
 TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("*.md"))
 SAYS = {
     "own-csv": r"first: .+\nsecond: ",
-    "shop": r"version",
+    "shop": r"(?s)\* │ (\w{16}).*\* │ (?!\1)\w{16}",
     "compare": r"dc2b-calibrated over popular: [+-]0\.\d+ in p@50, 95 % interval [+-]0",
     "plug-in": r"'bonus': 6\.0",
 }

@@ -1,5 +1,7 @@
 """Rules for slates: each of them, all together by a slow search, what is not met, and that they are logged."""
 
+import itertools
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -110,6 +112,69 @@ def test_pins_are_at_their_places_and_count_for_the_limits() -> None:
     assert unmet == ["pin"]
 
 
+CONDITIONS = {
+    "price < 4": lambda world: world.prices < 4,
+    "brand = 'brand 1'": lambda world: world.brands == 1,
+    "price > 2": lambda world: world.prices > 2,
+}
+
+
+def most_that_can_be_met(is_met: list[Any], is_free: Any, wanted: list[int], k: int) -> tuple[int, ...]:
+    """Try every way to divide k places among items that differ by what they meet; the first rule counts first."""
+    kinds = Counter(tuple(bool(met[item]) for met in is_met) for item in np.flatnonzero(is_free))
+    ways = itertools.product(*(range(min(k, number) + 1) for number in kinds.values()))
+    return max(
+        tuple(
+            min(n, sum(number for kind, number in zip(kinds, way, strict=True) if kind[rule]))
+            for rule, n in enumerate(wanted)
+        )
+        for way in ways
+        if sum(way) == min(k, kinds.total())
+    )
+
+
+@given(
+    st.integers(0, 10_000), st.integers(1, 6), st.permutations([*CONDITIONS]), st.lists(st.integers(1, 6), max_size=3)
+)
+@settings(max_examples=100, deadline=None)
+def test_several_at_least_are_met_in_their_order(seed: int, k: int, conditions: list[str], ns: list[int]) -> None:
+    world = World(seed)
+    asked = [*zip(ns, conditions, strict=False)]
+    found, unmet = world.chosen(k, SlateRules(at_least=tuple(AtLeast(n, where) for n, where in asked)))
+    is_met = [CONDITIONS[where](world) for _, where in asked]
+    counts = tuple(min(n, int(met[found].sum())) for n, met in zip(ns, is_met, strict=True))
+    assert len(found) == k
+    assert counts[:2] == most_that_can_be_met(is_met, world.is_free, ns, k)[:2], "a third rule may get less"
+    assert len(unmet) == sum(count < n for count, n in zip(counts, ns, strict=True))
+
+
+def test_an_at_least_that_cannot_be_met_spoils_no_other() -> None:
+    """At most two of a brand: four of one brand cannot be had, and two of the dearest items can."""
+    world = World(15)
+    four, two = AtLeast(4, "brand = 'brand 0'"), AtLeast(2, "price = 8 AND brand <> 'brand 0'")
+    for at_least in ((four, two), (two, four)):
+        found, unmet = world.chosen(4, SlateRules(at_least=at_least, at_most=(AtMost(2, "brand"),)))
+        assert (len(found), unmet) == (4, ["at_least"])
+        assert sum(world.prices[found] == 8) >= 2
+        assert sum(world.brands[found] == 0) == 2
+
+
+@given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 3), st.integers(0, 5), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_unmet_lists_at_most_exactly_where_pins_break_it(
+    seed: int, k: int, n: int, n_pins: int, per_category: bool
+) -> None:
+    world = World(seed)
+    pinned = tuple(np.random.default_rng(seed).permutation(np.flatnonzero(world.is_free))[:n_pins].tolist())
+    pins = tuple(Pin(item, place + 1) for place, item in enumerate(pinned))
+    found, unmet = world.chosen(
+        k, SlateRules(pin=pins, at_most=(AtMost(n, ["brand", "category"][per_category]),)), pinned
+    )
+    brands = np.array([(world.brands == number) for number in range(3)]).T
+    largest = (world.categories if per_category else brands)[found].sum(axis=0).max()
+    assert ("at_most" in unmet) == (largest > n)
+
+
 @pytest.fixture
 def recommender() -> Recommender:
     """Thirty items with titles, in three categories."""
@@ -147,6 +212,20 @@ def test_boosts_pins_and_what_is_owned(recommender: Recommender) -> None:
     everything = recommender.recommend("ann", 30, rules=SlateRules(min_probability=0.0))
     assert 7 in ids(everything), "without the rule, it returns when nothing else is left"
     assert all(replayed.is_same for replayed in recommender.replay())
+
+
+def test_a_pin_that_is_unmet_tells_unknown_from_not_available(recommender: Recommender) -> None:
+    recommender.withdraw_items([5])
+    items: list[int | str] = [99, 5, 6, 7, 8, "x"]
+    pins = tuple(Pin(item, place + 1) for place, item in enumerate(items))
+    slate = recommender.preview("ann", 4, exclude=[6], rules=SlateRules(pin=pins))
+    assert {(one.number, one.reason.partition(";")[0]) for one in slate.unmet} == {
+        (0, "there is no such item"),
+        (1, "the item is not available"),
+        (2, "the item may not be shown"),
+        (5, "there is no such item"),
+    }
+    assert {7, 8} <= set(ids(slate))
 
 
 @pytest.mark.parametrize("lowest", [0.2, 0.48, 0.5, 0.9])

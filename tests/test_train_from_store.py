@@ -1,6 +1,8 @@
 """`slatewise train --store`: a catalog from the log of a service, also next to it, and only if it predicts as well."""
 
 import json
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -102,7 +104,10 @@ def test_the_gate_accepts_an_honest_catalog_and_keeps_out_a_worse_one(shop: tupl
     refused = slatewise("train", "--store", url, "--out", catalog, "--gate")
     assert (refused.exit_code, current_version(catalog)) == (1, serving)
     assert "refused: it predicts people worse" in refused.output.replace("\n", " ")
-    assert "slatewise catalog promote" in refused.output.replace("\n", " ")
+    told = re.search(r"`slatewise (catalog promote .*?)` puts it in use", refused.output.replace("\n", " "))
+    assert told, refused.output
+    assert slatewise(*shlex.split(told[1])).exit_code == 0
+    assert current_version(catalog) == told[1].split()[2] != serving
 
 
 @pytest.mark.slow

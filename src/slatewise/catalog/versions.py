@@ -82,6 +82,10 @@ def promote(directory: Path, name: str) -> str:
     return before
 
 
+class NoVersionError(CatalogError):
+    """There is no version to go back to."""
+
+
 def rollback(directory: Path) -> tuple[str, str]:
     """Put the version in use that was in use before; return the names of the present and the withdrawn version."""
     with _turn(directory):
@@ -92,7 +96,7 @@ def rollback(directory: Path) -> tuple[str, str]:
                 read_model(directory, name)
                 _point_to(directory, read_manifest(directory, name), before)
                 return name, withdrawn
-    raise CatalogError(f"{directory} has no version from before {withdrawn}; `slatewise catalog list` shows all")
+    raise NoVersionError(f"{directory} has no version from before {withdrawn}; `slatewise catalog list` shows all")
 
 
 def _promote(directory: Path, manifest: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import closing
+from datetime import UTC, datetime
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
@@ -16,11 +17,13 @@ from rich.text import Text
 
 from slatewise.cli.console import amounts, print_json, stdout, tell
 from slatewise.cli.importing import without_garbage_collection
-from slatewise.cli.store import DEFAULT_STORE, StoreUrl, reporting_errors
+from slatewise.cli.store import DEFAULT_STORE, StoreUrl, existing, reporting_errors
+from slatewise.plurals import counted
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from slatewise.catalog import Catalog
     from slatewise.store import Store
     from slatewise.store.protocol import Transaction
     from slatewise.store.records import ItemRecord
@@ -59,7 +62,7 @@ def import_table(
         print_json({"items": len(frame), "version": version, "seconds": round(seconds, 3)})
     else:
         rate = len(frame) / max(seconds, 1e-9)
-        tell(f"{len(frame):,} items imported ({rate:,.0f} per second); the item table has version {version}")
+        tell(f"{counted(len(frame), 'item')} imported ({rate:,.0f} per second); the item table has version {version}")
 
 
 @app.command("list", epilog="Example: slatewise items list --withdrawn --store sqlite:///slates.db")
@@ -84,8 +87,9 @@ def list_items(
         return
     table = Table("id", "title", "categories", "available", "attributes")
     for record in found:
-        row = _described(record)
-        table.add_row(*(Text("" if row[name] is None else str(row[name])) for name in COLUMNS))
+        attributes = "; ".join(f"{name} {_in_words(value)}" for name, value in record.attributes.items())
+        row = {**_described(record), "attributes": attributes}
+        table.add_row(*(Text(_in_words(row[name])) for name in COLUMNS))
     stdout.print(table)
 
 
@@ -93,22 +97,24 @@ def list_items(
 def withdraw(
     items: Annotated[list[str], typer.Argument(help="Ids of items; a plain integer is one.", show_default=False)],
     store: StoreUrl = DEFAULT_STORE,
+    catalog: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="SLATEWISE_CATALOG", help="Directory of the catalog, for items that the item table does not have."
+        ),
+    ] = None,
 ) -> None:
-    """Offer items no more; feedback on them still counts. Stop a SQLite service first."""
+    """Offer items no more; feedback on them still counts. Stop a SQLite service first.
+
+    If one of the items is unknown, none is withdrawn.
+    """
+    from slatewise.catalog import Catalog
     from slatewise.store import open_store
-    from slatewise.store.protocol import WRITER_OF_ITEMS, ItemRecord
 
-    def job(transaction: "Transaction") -> int:
-        transaction.lock(WRITER_OF_ITEMS)
-        known = []
-        for text in dict.fromkeys(items):
-            item = int(text) if WHOLE_NUMBER.fullmatch(text) else text
-            known.append(transaction.item(item) or transaction.item(text) or ItemRecord(item))
-        return transaction.put_items([one._replace(available=False, updated_at=time.time()) for one in known])
-
-    with reporting_errors(), closing(open_store(store)) as opened:
-        version = opened.write(job).result()
-    tell(f"{len(set(items))} items withdrawn; the item table has version {version}")
+    trained, names = None if catalog is None else Catalog.load(catalog), [*dict.fromkeys(items)]
+    with reporting_errors(), closing(open_store(existing(store))) as opened:
+        version = opened.write(partial(_withdraw, names, trained)).result()
+    tell(f"{counted(len(names), 'item')} withdrawn; the item table has version {version}")
 
 
 COLUMNS = ("id", "title", "categories", "available", "attributes")
@@ -130,6 +136,50 @@ def write_items(store: "Store", frame: "DataFrame") -> int:
             version = future.result()
             count(n_written)
     return version
+
+
+def _withdraw(names: list[str], catalog: "Catalog | None", transaction: "Transaction") -> int:
+    """Make items unavailable; all of them or, if some are unknown, none."""
+    from slatewise.store.protocol import WRITER_OF_ITEMS
+
+    transaction.lock(WRITER_OF_ITEMS)
+    found = {name: _known(transaction, catalog, name) for name in names}
+    unknown = [name for name, record in found.items() if record is None]
+    if unknown:
+        where = "the item table has" if catalog is None else "neither the item table nor the catalog has"
+        advice = "; give --catalog DIR for items that only the catalog has" if catalog is None else "; check the ids"
+        raise ValueError(f"{where} no item {', '.join(map(repr, unknown))}, and nothing was withdrawn{advice}")
+    now = time.time()
+    return transaction.put_items([one._replace(available=False, updated_at=now) for one in found.values() if one])
+
+
+def _known(transaction: "Transaction", catalog: "Catalog | None", name: str) -> "ItemRecord | None":
+    """Return what the item table says about an item, or that the catalog has it; None if nobody knows it."""
+    from slatewise.recommender.items import catalog_id
+    from slatewise.store.records import ItemRecord
+
+    ids: list[int | str] = [int(name), name] if WHOLE_NUMBER.fullmatch(name) else [name]
+    for item in ids:
+        record = transaction.item(item)
+        if record is not None:
+            return record
+    if catalog is None:
+        return None
+    in_catalog = (item for item in ids if catalog.item_ids.find(catalog_id(catalog, item)) is not None)
+    return next(map(ItemRecord, in_catalog), None)
+
+
+def _in_words(value: object) -> str:
+    """Return a value of an item as a person would write it."""
+    if isinstance(value, dict):
+        return f"{datetime.fromtimestamp(value['time'], UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "" if value is None else str(value)
 
 
 def _put(records: list["ItemRecord"], transaction: "Transaction") -> int:

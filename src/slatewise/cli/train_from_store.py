@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from slatewise.catalog.versions import current_version, promote
 from slatewise.cli.console import amounts, steps, tell
 from slatewise.cli.store import existing, reporting_errors
 from slatewise.cli.train import Loop, Source, load_source, train_catalog
+from slatewise.plurals import counted
 from slatewise.recommender.interaction_log import read_news
 from slatewise.recommender.items import catalog_id
 from slatewise.recommender.rules import LearningRules
@@ -109,7 +111,8 @@ def _with_listed(catalog: Catalog, listed: list[ItemRecord]) -> Catalog:
     content = [ItemContent(item, one.title, one.categories, one.vector) for item, one in fitting]
     merged = replace(with_content(catalog, content, ()), origin=None)
     if merged.n_items > catalog.n_items:
-        tell(f"{merged.n_items - catalog.n_items:,} items of the item table are added to the catalog")
+        added = counted(merged.n_items - catalog.n_items, "item")
+        tell(f"the catalog has {added} more, from the item table")
     return merged
 
 
@@ -182,7 +185,8 @@ def _result(out: Path, candidate: Catalog, sha256: str, verdict: Verdict | None)
     words.append(
         f"version {version} is in use in {out}"
         if is_promoted
-        else f"version {version} is kept in {out}, not in use; `slatewise catalog promote {version}` puts it in use"
+        else f"version {version} is kept in {out}, not in use; "
+        f"`slatewise catalog promote {version} --catalog {shlex.quote(str(out))}` puts it in use"
     )
     return {
         "directory": str(out),

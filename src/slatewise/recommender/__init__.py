@@ -23,7 +23,15 @@ from slatewise.recommender.expiry import PORTION, ExpiredSlates, Portion
 from slatewise.recommender.explain import MAX_ROUNDS, user_view
 from slatewise.recommender.feedback import FeedbackEvent, Values, record_feedback
 from slatewise.recommender.fitting import fit_log, fit_record
-from slatewise.recommender.item_changes import FIELDS, Item, check_items, item_details, patch_item, withdraw_items
+from slatewise.recommender.item_changes import (
+    FIELDS,
+    Item,
+    as_items,
+    check_items,
+    item_details,
+    patch_item,
+    withdraw_items,
+)
 from slatewise.recommender.items import ItemSnapshot
 from slatewise.recommender.learning import SlateChange
 from slatewise.recommender.live_rates import LiveRates
@@ -60,6 +68,7 @@ from slatewise.recommender.types import (
     Receipt,
     ReplayedSlate,
     RequestError,
+    RuleError,
     Slate,
     SlateItem,
     UnknownItemError,
@@ -363,12 +372,16 @@ class Recommender:
         >>> [item.id for item in recommender.preview_of(recommender.request("ann", scenario="teas")).items]
         ['tea']
         """
+        brought = NO_RULES
         if scenario is not None:
             if scenario not in self._scenarios:
-                raise RequestError(f"there is no such scenario; known are {', '.join(self._scenarios) or 'none'}")
-            rules = self._scenarios[scenario].and_also(rules)
+                raise RuleError(
+                    "scenario", f"there is none of this name; known are {', '.join(self._scenarios) or 'none'}"
+                )
+            brought = self._scenarios[scenario]
+            rules = brought.and_also(rules)
         lists = {name: tuple(others[name]) for name in LISTS if others.get(name) is not None}
-        return SlateRequest(user, k, rules=rules, scenario=scenario, **{**others, **lists})
+        return SlateRequest(user, k, rules=rules, scenario=scenario, brought=brought, **{**others, **lists})
 
     def preview_of(self, request: SlateRequest) -> Preview:
         """Return what would be chosen now for a request; nothing is recorded.
@@ -870,15 +883,15 @@ class Recommender:
         with self._items_lock:
             self._start_over(ItemSnapshot.read(self.store, catalog))
 
-    def put_items(self, items: Iterable[Item]) -> int:
+    def put_items(self, items: Iterable[Item | Mapping[str, Any]]) -> int:
         """Add items, or replace what was said about them before; in force from the next slate on.
 
         Other recommenders on the same store follow by `follow_items`, which a service does several times a second.
 
         Parameters
         ----------
-        items : iterable of Item
-            Each item once; all of them are written together or, if one is refused, none.
+        items : iterable of Item or dict
+            Each item once, as a dict with the fields of `Item`; all of them are written or, if one is refused, none.
 
         Returns
         -------
@@ -892,10 +905,12 @@ class Recommender:
         >>> recommender = Recommender(Catalog.from_vectors(["tea", "cocoa"], [[1.0, 0.0], [0.0, 1.0]]))
         >>> recommender.put_items([Item("cake", "Apple cake", ["Sweet"], {"price": 4.5})])
         1
+        >>> recommender.put_items([{"id": "milk", "title": "Oat milk"}])
+        2
         >>> sorted(item.title for item in recommender.recommend("ann").items)
-        ['Apple cake', 'cocoa', 'tea']
+        ['Apple cake', 'Oat milk', 'cocoa', 'tea']
         """
-        given, snapshot = list(items), self._serving.served.items
+        given, snapshot = as_items(items), self._serving.served.items
         check_items(snapshot, given)
         now = self._serving.clock()
         return self._write_items(lambda transaction: transaction.put_items([item.record(now) for item in given]))

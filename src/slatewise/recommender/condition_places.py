@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import polars as pl
 
+from slatewise.recommender.condition_kinds import mixes_kinds
+
 UNARY = {"not", "-", "+", "distinct", "from"}
 BINARY = {"and", "or", "in", "is", "like", "ilike", "between", "=", "<", ">", "<=", ">=", "<>", "!="}
 BINARY |= {"+", "-", "*", "/", "%"}
@@ -69,6 +71,25 @@ def failing_part(frame: pl.DataFrame, expression: pl.Expr, tokens: Sequence[Toke
 def _fails(frame: pl.DataFrame, expression: pl.Expr) -> bool:
     try:
         frame.select(expression)
+        return mixes_kinds(frame, expression)
     except pl.exceptions.PolarsError:
         return True
-    return False
+
+
+def mixed_list(tokens: Sequence[Token]) -> int | None:
+    """Return where the list after an IN has a constant of another kind than its first; polars makes both text."""
+    is_list, first = False, None
+    for number, token in enumerate(tokens):
+        if token.text in ("(", ")"):
+            is_list, first = token.text == "(" and number > 0 and tokens[number - 1].text == "in", None
+        elif first is None or not is_list:
+            first = token
+        elif tokens[number - 1].text == "," and _looks(token) != _looks(first):
+            return token.place
+    return None
+
+
+def _looks(token: Token) -> str:
+    """Return what tells the kind of a constant: a digit, a quotation mark, or the word before it."""
+    sign = token.text[0]
+    return "0" if sign.isdigit() or sign in "+-" else sign if sign == "'" else token.text

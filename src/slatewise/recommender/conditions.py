@@ -5,21 +5,21 @@ below: polars opens the files that a subquery names while it parses. The express
 a condition can do nothing but compare the attributes of one item with constants, and its length and depth are bounded.
 """
 
-import json
 import re
-import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from slatewise.recommender.condition_places import Token, failing_part, syntax_place
+from slatewise.recommender.condition_kinds import expression_tree, kind_and_example, mixes_kinds
+from slatewise.recommender.condition_places import Token, failing_part, mixed_list, syntax_place
 from slatewise.recommender.types import MAX_CONDITION, RequestError
 
 MAX_DEPTH = 30
 TOO_DEEP = f"a condition must not be nested deeper than {MAX_DEPTH}"
+MIXED = "this compares values of different kinds; compare numbers with numbers, and text with text"
 LISTED = 30
 """So many attributes are listed in an error."""
 
@@ -77,36 +77,29 @@ def matching(frame: pl.DataFrame, text: str) -> NDArray[np.bool_]:
     >>> matching(pl.DataFrame({"price": [10, 30, None]}), "price < 20").tolist()
     [True, False, False]
     """
-    expression = parse_condition(text, frame.columns)
+    expression, tokens = parse_condition(text, frame.columns), _tokens(text, frame.columns)
     try:
-        found = frame.select(met=expression)["met"]
+        found, problem = frame.select(met=expression)["met"], MIXED if mixes_kinds(frame, expression) else ""
     except pl.exceptions.PolarsError as error:
-        place, name = failing_part(frame, expression, _tokens(text, frame.columns))
-        raise _refused(place, _first_line(error) if name is None else _advice(name, frame[name].dtype)) from error
+        found, problem = pl.Series(), _first_line(error)
+    if problem:
+        place, name = failing_part(frame, expression, tokens)
+        raise _refused(place, problem if name is None else _advice(name, frame[name].dtype))
+    wrong = mixed_list(tokens)
+    if wrong is not None:
+        raise _refused(wrong, MIXED)
     if found.dtype != pl.Boolean:
-        raise _refused(0, f"a condition must be true or false, and this is {_kind(found.dtype)[0]}; compare it")
+        raise _refused(
+            0, f"a condition must be true or false, and this is {kind_and_example(found.dtype)[0]}; compare it"
+        )
     values = found.fill_null(value=False).to_numpy()
     return np.broadcast_to(values, len(frame)) if len(values) == 1 else np.asarray(values)
 
 
 def _advice(name: str, dtype: pl.DataType) -> str:
     """Say what an attribute is, and how one of its kind is compared."""
-    kind, example = _kind(dtype)
+    kind, example = kind_and_example(dtype)
     return f"{name} is {kind} and cannot be compared like this; write for example {example.format(name)}"
-
-
-def _kind(dtype: pl.DataType) -> tuple[str, str]:
-    return next(words for is_one, words in COMPARED if is_one(dtype))
-
-
-COMPARED: tuple[tuple[Callable[[pl.DataType], bool], tuple[str, str]], ...] = (
-    (lambda dtype: dtype.is_nested(), ("a list", "array_contains({}, 'Tea')")),
-    (lambda dtype: dtype.is_temporal(), ("a time", "{} < TIMESTAMP '2026-01-31 12:00:00'")),
-    (lambda dtype: dtype.is_numeric(), ("a number", "{} < 20")),
-    (lambda dtype: dtype == pl.Boolean, ("true or false", "{} = TRUE")),
-    (lambda _dtype: True, ("text", "{} = 'Tea'")),
-)
-"""What an attribute of a type is called, and a condition on one."""
 
 
 def _tokens(text: str, attributes: Collection[str]) -> list[Token]:
@@ -143,13 +136,11 @@ def _check_word(place: int, name: str, is_quoted: bool, attributes: Collection[s
 
 
 def _tree(expression: pl.Expr, tokens: Sequence[Token]) -> Any:
-    """Return an expression as nested objects; polars warns that they may differ between its versions."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return json.loads(expression.meta.serialize(format="json"))
-        except RecursionError:
-            raise _too_deep(tokens) from None
+    """Return an expression as nested objects, if it is not too deep."""
+    try:
+        return expression_tree(expression)
+    except RecursionError:
+        raise _too_deep(tokens) from None
 
 
 CHILDREN: dict[str, Any] = {

@@ -7,13 +7,16 @@ each time that a rule bites. Of a policy that is not greedy, the whole slate is 
 
 Where not all rules can be met, they are met in this order: what may be shown at all (candidates, categories, exclude,
 filter, exclude_owned), pin, at_most, min_probability, at_least. Rather than break one of them, a slate gets fewer
-items; at_least alone never makes a slate shorter.
+items; at_least alone never makes a slate shorter. Of several at_least, the first is met first.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +24,8 @@ from numpy.typing import NDArray
 
 from slatewise.policies import Available, Policy, Slates, State
 from slatewise.randomness import Streams
-from slatewise.recommender.slate_rules import SlateRules
+from slatewise.recommender.at_least import keeping_reach, patterns
+from slatewise.recommender.slate_rules import AtLeast, AtMost, SlateRules
 from slatewise.recommender.types import UnmetRule
 
 if TYPE_CHECKING:
@@ -32,6 +36,13 @@ Booleans = NDArray[np.bool_]
 Select = Callable[[Available, int], Slates]
 
 ROUNDING = 1e-9
+FORBIDDEN, NOT_ON_SALE, UNKNOWN = -1, -2, -3
+NOT_PINNED = {
+    FORBIDDEN: "the item may not be shown; the request, the user or published_at forbids it",
+    NOT_ON_SALE: "the item is not available",
+    UNKNOWN: "there is no such item",
+}
+"""Instead of the number of a pinned item: why it cannot be shown."""
 NOTHING = Slates(np.empty((1, 0), dtype=np.int64), np.empty((1, 0)), np.empty((1, 0)), np.empty((1, 0)))
 
 
@@ -60,7 +71,7 @@ def select_by_rules(
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked for: k of the available items, by rules; `pinned` are the numbers of the pins, −1: not to show."""
+    """What is asked for: k of the available items, by rules; `pinned` are the numbers of the pins, or in NOT_PINNED."""
 
     available: Available
     k: int
@@ -76,7 +87,7 @@ def choose_by_rules(
     pins = sorted(pins)[: question.k]
     pinned = [number for _, number in pins]
     available = without(question.available, pinned)
-    limits = Limits.of(question, attributes, tuple(pinned), available)
+    limits = Limits(question.rules, attributes, tuple(pinned))
     slates = _above_lowest(select, available, question.k - len(pinned), limits)
     if pins:
         slates = _with_pins(slates, _in_order(select, available.n_items, pinned), [place for place, _ in pins])
@@ -85,27 +96,19 @@ def choose_by_rules(
 
 @dataclass(frozen=True)
 class Limits:
-    """The rules about several items together; pinned items count as well.
-
-    needs: how many items each at_least asks for, as far as there are so many.
-    """
+    """The rules about several items together; pinned items count as well."""
 
     rules: SlateRules
     attributes: ItemAttributes
     pinned: tuple[int, ...]
-    needs: tuple[int, ...]
 
-    @classmethod
-    def of(
-        cls, question: Question, attributes: ItemAttributes, pinned: tuple[int, ...], available: Available
-    ) -> Limits:
-        """Look up what can be met."""
-        rules, needs = question.rules, []
-        is_available = available.table()[0] if rules.at_least else np.empty(0, dtype=np.bool_)
-        for rule in rules.at_least:
-            is_met = attributes.select(rule.where).is_met
-            needs.append(min(rule.n, int((is_met & is_available).sum() + is_met[list(pinned)].sum())))
-        return cls(rules, attributes, pinned, tuple(needs))
+    @cached_property
+    def _patterns(self) -> Integers:
+        return patterns([self.attributes.select(rule.where).is_met for rule in self.rules.at_least])
+
+    def asking(self, at_least: tuple[AtLeast, ...]) -> Limits:
+        """Return the limits with only these of the at_least rules."""
+        return replace(self, rules=replace(self.rules, at_least=at_least))
 
     def forbidden(self, before: Sequence[int], item: int) -> list[Integers]:
         """Return the items that share a value with this one, if as many as allowed have it already."""
@@ -117,23 +120,35 @@ class Limits:
                     found.append(self.attributes.members(rule.per, group))
         return found
 
-    def wanted(self, before: Sequence[int], n_left: int) -> Booleans | None:
-        """Return the items that at_least asks for, if all places that are left are needed for them."""
-        rules = zip(self.rules.at_least, self.needs, strict=True)
-        missing = {rule.where: need - self._count(rule.where, before) for rule, need in rules}
-        if sum(max(0, number) for number in missing.values()) < max(n_left, 1):
+    def wanted(self, before: Sequence[int], available: Available, n_left: int) -> Booleans | None:
+        """Return the items after which at_least can be met as far as before them; None: any item will do."""
+        missing = [max(0, rule.n - self._count(rule.where, before)) for rule in self.rules.at_least]
+        if sum(missing) < max(n_left, 1):
             return None
-        asked = [self.attributes.select(where).is_met for where, number in missing.items() if number > 0]
-        return np.asarray(np.logical_or.reduce(asked))
+        is_free = available.table()[0]
+        is_free[list(before)] = False
+        counts = np.bincount(self._patterns[is_free])
+        supply = {int(pattern): int(counts[pattern]) for pattern in np.flatnonzero(counts)}
+        kept = keeping_reach(missing, supply, n_left)
+        return None if kept is None else np.isin(self._patterns, kept)
 
     def unmet(self, slates: Slates) -> list[UnmetRule]:
         """Return the rules that a slate does not meet, pins included in it."""
         chosen = [item for item in slates.items[0].tolist() if item not in self.pinned]
         lacking = [rule.n - self._count(rule.where, chosen) for rule in self.rules.at_least]
-        unmet = [UnmetRule("at_least", place, f"{n} too few") for place, n in enumerate(lacking) if n > 0]
+        excess = [self._excess(rule, [*self.pinned, *chosen]) for rule in self.rules.at_most]
+        unmet = [
+            UnmetRule("at_most", place, f"{n} too many, because of pins") for place, n in enumerate(excess) if n > 0
+        ]
+        unmet += [UnmetRule("at_least", place, f"{n} too few") for place, n in enumerate(lacking) if n > 0]
         if self.rules.min_probability is not None and np.isnan(slates.probability).any():
             unmet.append(UnmetRule("min_probability", 0, "the policy has no belief about probabilities"))
         return unmet
+
+    def _excess(self, rule: AtMost, items: Sequence[int]) -> int:
+        """Return by how many items the most frequent value of a rule is above it."""
+        counts = Counter(group for item in items for group in self.attributes.groups_of(item, rule.per))
+        return max(counts.values(), default=0) - rule.n
 
     def _count(self, where: str, chosen: Sequence[int]) -> int:
         is_met = self.attributes.select(where).is_met
@@ -149,13 +164,20 @@ def _above_lowest(select: Select, available: Available, k: int, limits: Limits) 
 
 
 def _within_limits(select: Select, available: Available, k: int, limits: Limits) -> Slates:
-    """Choose by all limits; without at_least if a slate would be shorter because of it."""
+    """Choose by all limits; if a slate would be shorter because of at_least, by as much of it as can be met."""
     slates = _choose_again(select, available, k, limits)
-    if slates.items.shape[1] < k and limits.rules.at_least:
-        relaxed = replace(limits, needs=(0,) * len(limits.needs))
-        longer = _choose_again(select, available, k, relaxed)
-        return longer if longer.items.shape[1] > slates.items.shape[1] else slates
-    return slates
+    if slates.items.shape[1] == k or not limits.rules.at_least:
+        return slates
+
+    def chosen(*at_least: AtLeast) -> Slates:
+        return _choose_again(select, available, k, limits.asking(at_least))
+
+    length, kept = chosen().items.shape[1], list[AtLeast]()
+    for rule in limits.rules.at_least:
+        smaller = [replace(rule, n=n) for n in range(1, min(rule.n, k + len(limits.pinned)) + 1)]
+        n = bisect_left(smaller, True, key=lambda one: chosen(*kept, one).items.shape[1] < length)
+        kept += smaller[n - 1 : n] if n else []
+    return chosen(*kept)
 
 
 def _choose_again(select: Select, available: Available, k: int, limits: Limits) -> Slates:
@@ -165,7 +187,7 @@ def _choose_again(select: Select, available: Available, k: int, limits: Limits) 
         items: list[int] = slates.items[0].tolist()
         before, item = items[:place], items[place]
         forbidden = limits.forbidden(before, item)
-        wanted = None if forbidden else limits.wanted(before, len(items) - place)
+        wanted = None if forbidden else limits.wanted(before, available, len(items) - place)
         if forbidden:
             available = without(available, np.setdiff1d(np.concatenate(forbidden), before))
         elif wanted is not None and not wanted[item]:
@@ -217,7 +239,7 @@ def _with_pins(slates: Slates, pins: Slates, places: Sequence[int]) -> Slates:
 def _unmet_pins(question: Question, pinned: Sequence[int]) -> list[UnmetRule]:
     """Return the pins that are not on the slate."""
     return [
-        UnmetRule("pin", place, "the item may not be shown" if number < 0 else f"the slate has {question.k} places")
+        UnmetRule("pin", place, NOT_PINNED.get(number, f"the slate has {question.k} places"))
         for place, number in enumerate(question.pinned)
         if number not in pinned
     ]

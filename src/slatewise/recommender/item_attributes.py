@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
 from slatewise.recommender.conditions import matching
-from slatewise.recommender.slate_rules import CATEGORY, Boost, SlateRules
+from slatewise.recommender.slate_rules import CATEGORY, NO_RULES, Boost, SlateRules
 from slatewise.recommender.types import RequestError, RuleError
 from slatewise.slates import pack_closed
 from slatewise.slates.available import NO_WORDS
@@ -50,12 +50,16 @@ class ItemAttributes:
         self.factors = lru_cache(REMEMBERED)(partial(boost_factors, len(frame), self.select))
         self._values = lru_cache(REMEMBERED)(partial(value_numbers, self._frame))
 
-    def check(self, rules: SlateRules) -> None:
-        """Refuse rules about what items do not have, or with conditions that are none, and say which."""
-        conditions = [("filter", condition) for condition in rules.filters]
-        conditions += [(f"boost/{place}/where", rule.where) for place, rule in enumerate(rules.boost)]
-        conditions += [(f"at_least/{place}/where", rule.where) for place, rule in enumerate(rules.at_least)]
-        counted = [(f"at_most/{place}/per", rule.per) for place, rule in enumerate(rules.at_most)]
+    def check(self, rules: SlateRules, checked: SlateRules = NO_RULES) -> None:
+        """Refuse rules about what items do not have, or with conditions that are none, and say which.
+
+        Those that were checked already come first in each list; the others are counted without them.
+        """
+        boosts, at_least = rules.boost[len(checked.boost) :], rules.at_least[len(checked.at_least) :]
+        conditions = [("filter", condition) for condition in rules.filters[len(checked.filters) :]]
+        conditions += [(f"boost/{place}/where", rule.where) for place, rule in enumerate(boosts)]
+        conditions += [(f"at_least/{place}/where", rule.where) for place, rule in enumerate(at_least)]
+        counted = [(f"at_most/{place}/per", one.per) for place, one in enumerate(rules.at_most[len(checked.at_most) :])]
         for look_up, named in ((self.select, conditions), (self._values, counted)):
             for where, text in named:
                 try:

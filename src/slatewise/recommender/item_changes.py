@@ -11,7 +11,7 @@ from slatewise.catalog.identifiers import people_title
 from slatewise.recommender.attributes import check_text, checked_attributes, kind_of, seconds
 from slatewise.recommender.items import ItemSnapshot, catalog_id
 from slatewise.recommender.recommend import MAX_ID_LENGTH, check_id, plain_id
-from slatewise.recommender.types import ItemDetails, RequestError, UnknownItemError
+from slatewise.recommender.types import ItemDetails, RequestError, RuleError, UnknownItemError
 from slatewise.store.protocol import WRITER_OF_ITEMS, Transaction
 from slatewise.store.records import ItemId, ItemRecord
 
@@ -66,20 +66,60 @@ FIELDS = ("title", "categories", "attributes", "vector", "available", "published
 """What can be said about an item."""
 
 
+def as_items(given: Iterable[Item | Mapping[str, Any]]) -> list[Item]:
+    """Return items, which may be given as plain data, as in JSON; say which one is none."""
+    return [one if isinstance(one, Item) else _as_item(place, one) for place, one in enumerate(given)]
+
+
+def _as_item(place: int, given: Mapping[str, Any]) -> Item:
+    if not isinstance(given, Mapping) or "id" not in given or not given.keys() <= {"id", *FIELDS}:
+        names = ", ".join(FIELDS)
+        raise RuleError(f"items/{place}", f"an item is an Item, or a dict of id and perhaps {names}, and nothing else")
+    try:
+        return Item(**given)
+    except RequestError as error:
+        raise RuleError(f"items/{place}", str(error)) from error
+
+
 def check_items(snapshot: ItemSnapshot, items: Sequence[Item]) -> None:
-    """Refuse items that are given twice, or do not fit the catalog or the attributes of others."""
-    if len({item.id for item in items}) < len(items):
-        raise RequestError("an item is given twice; send each item once")
-    for item in items:
-        check_id_type(snapshot, item.id)
-        _check_vector(snapshot, item.vector)
-    kinds = {(name, kind_of(value)) for item in items for name, value in item.attributes.items()}
-    if len(kinds) > len(dict(kinds)):
-        raise RequestError("an attribute has values of two kinds; send values of one kind")
-    for name, kind in kinds:
-        known = snapshot.kinds.get(name, kind)
-        if known != kind and snapshot.uses(name, known, [item.id for item in items]):
-            raise RequestError(f"attribute {name} of other items is a {known}, not a {kind}; send a {known}")
+    """Refuse items that are given twice, or do not fit the catalog or the attributes of others, and say which."""
+    first = dict[ItemId, int]()
+    for place, item in enumerate(items):
+        if first.setdefault(item.id, place) != place:
+            raise RuleError(
+                f"items/{place}/id", f"the item at position {first[item.id]} is the same; send each item once"
+            )
+        try:
+            check_id_type(snapshot, item.id)
+            _check_vector(snapshot, item.vector)
+        except RequestError as error:
+            raise RuleError(f"items/{place}", str(error)) from error
+    _check_kinds(snapshot, items)
+
+
+def check_item(snapshot: ItemSnapshot, item: Item) -> None:
+    """Refuse one item that does not fit; errors point into the item itself."""
+    try:
+        check_items(snapshot, [item])
+    except RuleError as error:
+        raise error.within("items/0") from error
+
+
+def _check_kinds(snapshot: ItemSnapshot, items: Sequence[Item]) -> None:
+    """Refuse an attribute whose kind is not that of the items before it, or of the items that stay as they are."""
+    ids = [item.id for item in items]
+    found = dict[str, str]()
+    for place, item in enumerate(items):
+        for name, value in item.attributes.items():
+            kind, known = kind_of(value), snapshot.kinds.get(name)
+            if name not in found and known not in (None, kind) and snapshot.uses(name, known, ids):
+                found[name] = known
+            wanted = found.setdefault(name, kind)
+            if kind != wanted:
+                raise RuleError(
+                    f"items/{place}/attributes/{name}",
+                    f"attribute {name} of other items is a {wanted}, not a {kind}; send a {wanted}",
+                )
 
 
 def check_id_type(snapshot: ItemSnapshot, item: ItemId) -> None:
@@ -108,7 +148,7 @@ def patch_item(
     described = {name: getattr(known, name) for name in FIELDS}
     attributes = {**known.attributes, **changes.get("attributes", {})}
     patched = Item(item, **{**described, **changes, "attributes": attributes})
-    check_items(snapshot, [patched])
+    check_item(snapshot, patched)
     return transaction.put_items([patched.record(at)])
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from slatewise.policies import Available, Policy, Slates, State
 from slatewise.randomness import Streams
-from slatewise.recommender.constrained import Question, select_by_rules
+from slatewise.recommender.constrained import FORBIDDEN, NOT_ON_SALE, UNKNOWN, Question, select_by_rules
 from slatewise.recommender.event_kinds import standing
 from slatewise.recommender.learning import Learned, LoggedSlate, Shown, faded_wishes, likes_at, state_at
 from slatewise.recommender.loading import load_profile
@@ -35,7 +35,16 @@ from slatewise.recommender.reasons import Choosing, describe
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
 from slatewise.recommender.shadow import choose_as_shadow
 from slatewise.recommender.slate_rules import NO_RULES, SlateRules
-from slatewise.recommender.types import ASKED, ConflictError, RequestError, Slate, SlateItem, UnmetRule
+from slatewise.recommender.types import (
+    ASKED,
+    ConflictError,
+    NothingToShowError,
+    RequestError,
+    RuleError,
+    Slate,
+    SlateItem,
+    UnmetRule,
+)
 from slatewise.slates.available import NO_WORDS
 from slatewise.store.protocol import Store, Transaction
 from slatewise.store.records import OPEN, WITHDRAWN, Choice, ItemId, PolicyCounts, SlateRecord, UserRecord
@@ -54,7 +63,8 @@ CLOCK_STEP = 1e-6
 class SlateRequest:
     """A request for a slate; see `Recommender.recommend` for the fields. It is checked when it is created.
 
-    The rules include those of the scenario. `owned` is looked up when a slate is drafted, if a rule asks for it.
+    The rules include those that the scenario `brought`. `owned` is looked up when a slate is drafted, if a rule asks
+    for it.
     """
 
     user: str
@@ -69,6 +79,7 @@ class SlateRequest:
     rules: SlateRules = NO_RULES
     scenario: str | None = None
     owned: tuple[ItemId, ...] = ()
+    brought: SlateRules = NO_RULES
 
     def __post_init__(self) -> None:
         check_id("user", self.user)
@@ -267,9 +278,7 @@ def choose_items(
         chosen, unmet = select_by_rules(chooser, (state, random), question, served.attributes)
     numbers = chosen.items[0][chosen.items[0] >= 0]
     if not len(numbers):
-        raise RequestError(
-            "nothing is left to show: no item passes the given candidates, categories, rules and exclusions"
-        )
+        raise NothingToShowError(f"nothing is left to show; {_way_out(request)}")
     wishes = faded_wishes(policy, learned.wishes, now)
     said = (likes_at(policy, learned, now), wishes, policy.directions if len(wishes) else None)
     choosing = Choosing(chooser, state, random, *said, *_by_rules(served, request, numbers))
@@ -281,13 +290,35 @@ def situation(
 ) -> tuple[Policy, State, Available, Integers]:
     """Return what a slate is chosen by and from: policy, state, what is available, and what must not be shown."""
     if request.rules is not NO_RULES:
-        served.attributes.check(request.rules)
+        _check_rules(served, request)
     items, never = served.items, learned.never
     hidden = items.withdrawn if now >= items.last_published else items.hidden(now)
     if len(hidden):
         never = _united(hidden, never)
     available = available_items(served, learned.shown, never, request, now)
     return policy.with_diversity(request.diversity), state_at(policy, learned, now), available, never
+
+
+def _check_rules(served: ServedCatalog, request: SlateRequest) -> None:
+    """Refuse rules that cannot be used; one of the scenario is not in the request, which only names the scenario."""
+    try:
+        served.attributes.check(request.brought)
+    except RuleError as error:
+        raise RuleError(
+            "scenario", f"a rule of scenario {request.scenario} cannot be used, {error}; correct it in the settings"
+        ) from error
+    served.attributes.check(request.rules, request.brought)
+
+
+def _way_out(request: SlateRequest) -> str:
+    """Name what keeps items from a slate, and what to do about it."""
+    lists = [name for name in ("candidates", "categories", "exclude") if getattr(request, name) is not None]
+    used = request.rules.described()
+    given = [*lists, *(name for name in ("filter", "exclude_owned", "min_probability") if name in used)]
+    if not given:
+        return "every item is withdrawn, not yet published, or not for this user; offer more items"
+    which = f" (those of scenario {request.scenario} count, too)" if request.scenario is not None else ""
+    return f"no item passes {' and '.join(given)}; relax {'it' if len(given) == 1 else 'one of them'}{which}"
 
 
 def _propensities(chosen: Slates, rules: SlateRules) -> tuple[float, ...] | None:
@@ -472,7 +503,7 @@ def _excluded(served: ServedCatalog, never: Integers, request: SlateRequest) -> 
 
 
 def pinned_items(served: ServedCatalog, never: Integers, request: SlateRequest) -> tuple[int, ...]:
-    """Return the numbers of pinned items, −1 for those that may not be shown; shown before is no obstacle."""
+    """Return the numbers of pinned items, or why they may not be shown; shown before is no obstacle."""
     numbers = served.numbers(pin.item for pin in request.rules.pin)
     candidates = _candidates(served, request)
     is_allowed = ~_is_in(numbers, _excluded(served, never, request)) & (numbers >= 0)
@@ -480,7 +511,8 @@ def pinned_items(served: ServedCatalog, never: Integers, request: SlateRequest) 
         is_allowed &= _is_in(numbers, candidates)
     if request.rules.filters:
         is_allowed &= served.attributes.select(*request.rules.filters).is_met[numbers]
-    return tuple(np.where(is_allowed, numbers, -1).tolist())
+    reasons = np.where(numbers < 0, UNKNOWN, np.where(served.items.available[numbers], FORBIDDEN, NOT_ON_SALE))
+    return tuple(np.where(is_allowed, numbers, reasons).tolist())
 
 
 def _candidates(served: ServedCatalog, request: SlateRequest) -> Integers | None:

@@ -4,13 +4,13 @@ They are part of a request or of a named scenario in the settings. These are onl
 which items meet a condition, and `constrained` chooses by them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 import numpy as np
 
-from slatewise.recommender.types import RequestError
+from slatewise.recommender.types import RequestError, RuleError
 from slatewise.store.records import ItemId
 
 MAX_RULES = 20
@@ -94,8 +94,7 @@ class SlateRules:
             raise RequestError(f"a slate can have {MAX_RULES} rules of each kind")
         if self.min_probability is not None and not 0.0 <= self.min_probability <= 1.0:
             raise RequestError("min_probability must be between 0 and 1")
-        if len({pin.place for pin in self.pin}) < len(self.pin) or len({pin.item for pin in self.pin}) < len(self.pin):
-            raise RequestError("an item or a place is pinned twice")
+        _check_pins(self.pin)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
@@ -123,6 +122,7 @@ class SlateRules:
 
     def and_also(self, other: "SlateRules") -> "SlateRules":
         """Return these and others together; of two lowest probabilities, the higher one counts."""
+        _check_pins(other.pin, self.pin)
         lowest = [one for one in (self.min_probability, other.min_probability) if one is not None]
         return SlateRules(
             filter=self.filters + other.filters,
@@ -133,7 +133,6 @@ class SlateRules:
 
 
 KINDS: dict[str, Any] = {"boost": Boost, "pin": Pin, "at_most": AtMost, "at_least": AtLeast}
-NO_RULES = SlateRules()
 
 
 def as_rules(given: SlateRules | Mapping[str, Any]) -> SlateRules:
@@ -141,6 +140,19 @@ def as_rules(given: SlateRules | Mapping[str, Any]) -> SlateRules:
     return given if isinstance(given, SlateRules) else SlateRules.of(given)
 
 
+def _check_pins(pins: Sequence[Pin], others: Sequence[Pin] | None = None) -> None:
+    """Refuse a pin of an item or a place that a pin before it has, or one of the others if there are any."""
+    for number, pin in enumerate(pins):
+        for name in ("item", "place"):
+            if getattr(pin, name) in {getattr(one, name) for one in (pins[:number] if others is None else others)}:
+                how = "twice" if others is None else "by the scenario already"
+                advice = "pin each item once, and one item at each place"
+                raise RuleError(f"pin/{number}/{name}", f"this {name} is pinned {how}; {advice}")
+
+
 def _check_number(what: str, number: int) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MAX_PLACES:
         raise RequestError(f"{what} must be a whole number from 1 to {MAX_PLACES}")
+
+
+NO_RULES = SlateRules()

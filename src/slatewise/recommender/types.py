@@ -33,11 +33,20 @@ class RequestError(ValueError):
 
 
 class RuleError(RequestError):
-    """A rule for a slate that cannot be understood; `where` is its place in the request, `reason` what is wrong."""
+    """A part of a request that cannot be used; `where` is its place in the request, `reason` what is wrong."""
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(f"{where}: {reason}")
         self.where, self.reason = where, reason
+
+    def within(self, part: str) -> RequestError:
+        """Return the error as one about a part of the request, which it is within."""
+        where = self.where.removeprefix(part).removeprefix("/")
+        return RuleError(where, self.reason) if where else RequestError(self.reason)
+
+
+class NothingToShowError(RequestError):
+    """A request for a slate that no item may be on."""
 
 
 class UnknownSlateError(RequestError):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from slatewise.catalog import Catalog
+from slatewise.plurals import counted
 from slatewise.policies.calibrated import Calibrated
 from slatewise.retraining.log import Floats, Integers, InteractionLog
 from slatewise.retraining.tastes import LEAST_PROBABILITY, predict
@@ -40,7 +41,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Prediction:
-    """How a catalog predicts: mean log-loss, mean probability, and how far probabilities are from shares of clicks."""
+    """How a catalog predicts: log-loss, mean probability, and how far probabilities are from shares of clicks.
+
+    The log-loss is the mean over people of the mean over what each of them saw, as the difference of two catalogs is.
+    """
 
     log_loss: float
     predicted: float
@@ -75,10 +79,11 @@ class Verdict:
         """Return the verdict in one sentence or two."""
         if not self.people:
             return f"refused: {'; '.join(self.reasons)}"
+        change = self.difference
         figures = (
-            f"on {self.items:,} items of {self.slates:,} slates seen by {self.people:,} people, log-loss "
-            f"{self.candidate.log_loss:.4f} instead of {self.serving.log_loss:.4f}, difference "
-            f"{self.difference.value:+.4f} [{self.difference.low:+.4f}, {self.difference.high:+.4f}]"
+            f"on {counted(self.items, 'item')} of {counted(self.slates, 'slate')} seen by {self.people:,} people, the "
+            f"mean log-loss per person is {self.candidate.log_loss:.4f} instead of {self.serving.log_loss:.4f}: "
+            f"{change.value:+.4f}, 95 % interval [{change.low:+.4f}, {change.high:+.4f}]"
         )
         return f"accepted: {figures}" if self.is_accepted else f"refused: {'; '.join(self.reasons)} ({figures})"
 
@@ -106,7 +111,7 @@ def compare(
     ]
     losses = [_log_loss(value, probability) for probability in clicks]
     by_person = _by_person(losses[1] - losses[0], people)
-    predictions = (_prediction(value, clicks[0]), _prediction(value, clicks[1]))
+    predictions = (_prediction(value, clicks[0], people), _prediction(value, clicks[1], people))
     estimates = (_interval(by_person, _mean), _interval(by_person, _middle_mean))
     sizes = (n_people, n_slates, len(value))
     reasons = _reasons(sizes, missing, predictions, estimates)
@@ -122,12 +127,12 @@ def _log_loss(value: Floats, probability: Floats) -> Floats:
     return -(value * np.log(probability) + (1.0 - value) * np.log1p(-probability))
 
 
-def _prediction(value: Floats, probability: Floats) -> Prediction:
+def _prediction(value: Floats, probability: Floats, people: Integers) -> Prediction:
     """Return loss and calibration: in tenths by probability, the mean distance of probability and share of clicks."""
     order = np.argsort(probability, kind="stable")
     bins = [part for part in np.array_split(order, BINS) if len(part)]
     distances = [len(part) * abs(float((probability[part] - value[part]).mean())) for part in bins]
-    loss = float(_log_loss(value, probability).mean())
+    loss = float(_by_person(_log_loss(value, probability), people).mean())
     return Prediction(loss, float(probability.mean()), sum(distances) / len(value))
 
 

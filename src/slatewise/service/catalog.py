@@ -6,10 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from slatewise.catalog import CatalogError
-from slatewise.catalog.versions import Version, versions
+from slatewise.catalog.versions import NoVersionError, Version, versions
 from slatewise.policies import POLICIES, policy_options
 from slatewise.recommender.types import RequestError
-from slatewise.service.errors import DAMAGED_CATALOG, ProblemError
+from slatewise.service.errors import DAMAGED_CATALOG, NO_VERSION, ProblemError
 from slatewise.service.http import JsonResponse
 from slatewise.service.policy_words import CALIBRATED_POLICIES, POLICY_WORDS
 from slatewise.service.retraining import read_history
@@ -65,7 +65,7 @@ async def list_trainings(state: ServiceState, _: Request) -> Response:
 async def promote_version(state: ServiceState, _: Request, body: PromoteBody) -> Response:
     """Put a version of the catalog in use and serve from it, without a pause; 409 if it cannot be used."""
     if body.version not in {version.name for version in await state.run(versions, state.settings.catalog)}:
-        raise ProblemError(DAMAGED_CATALOG, "No such version is kept; GET /v1/catalog/versions lists those that are.")
+        raise ProblemError(NO_VERSION, "No such version is kept; GET /v1/catalog/versions lists those that are.")
     return await _serve_after(state, state.change_version(body.version))
 
 
@@ -78,6 +78,11 @@ async def _serve_after(state: ServiceState, change: Awaitable[None]) -> Response
     """Describe the catalog after a change; one that cannot be made is logged and refused."""
     try:
         await change
+    except NoVersionError:
+        raise ProblemError(
+            NO_VERSION,
+            "No version was in use before this one, which keeps serving; GET /v1/catalog/versions lists others.",
+        ) from None
     except (CatalogError, RequestError, OSError) as error:
         state.metrics.reloads.labels("refused").inc()
         state.log.event("catalog refused", why=str(error))

@@ -1,6 +1,7 @@
 """Errors as clients see them: problem+json (RFC 9457) with the request's id, and nothing of the input or internals."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from starlette.types import Scope
 
 from slatewise.recommender.types import (
     ConflictError,
+    NothingToShowError,
     RequestError,
     RuleError,
     UnknownEventError,
@@ -30,6 +32,8 @@ from slatewise.store.protocol import (
 MAX_ERRORS = 20
 NO_STORE = {"cache-control": "no-store"}
 RETRY = {"retry-after": "1"}
+FIELD_NAME = re.compile(r"[A-Za-z_]{1,40}")
+"""Names of unknown fields that errors repeat, misspelled ones as a rule; anything else is input and stays out."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,12 @@ UNKNOWN_EVENT = Kind(404, "unknown-event", "There is no such event")
 NOT_ALLOWED = Kind(405, "method-not-allowed", "The method is not allowed here")
 TIMEOUT = Kind(408, "timeout", "The request took too long to arrive")
 CONFLICT = Kind(409, "conflict", "The event was already sent with different content")
+NO_VERSION = Kind(409, "no-version", "There is no such version of the catalog")
 DAMAGED_CATALOG = Kind(409, "damaged-catalog", "The catalog cannot be used")
 TOO_LARGE = Kind(413, "too-large", "The body is too large")
 MEDIA_TYPE = Kind(415, "media-type", "The body must be uncompressed JSON")
 INVALID = Kind(422, "invalid", "The request is invalid")
+NOTHING_TO_SHOW = Kind(422, "nothing-to-show", "No item may be shown")
 RATE = Kind(429, "rate", "Too many requests")
 INTERNAL = Kind(500, "internal", "Internal error")
 DAMAGED_STORE = Kind(500, "damaged-store", "Stored data does not match its checksum")
@@ -102,14 +108,18 @@ def invalid(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
     """Say where a body or a query is wrong, in the words of JSON and without repeating what it contains."""
     messages: dict[str, list[str]] = {}
     for error in errors:
-        messages.setdefault(_pointer(error["loc"]), []).append(str(error["msg"]).replace("tuple", "list"))
+        messages.setdefault(_pointer(error), []).append(str(error["msg"]).replace("tuple", "list"))
     listed = [{"where": where, "problem": " or ".join(dict.fromkeys(texts))} for where, texts in messages.items()]
     return ProblemError(INVALID, "{where}: {problem}".format(**listed[0]), errors=listed[:MAX_ERRORS])
 
 
-def _pointer(location: Iterable[str | int]) -> str:
-    """Point to the part that is wrong by indices and known names; the name of an unknown field is input."""
-    return "/" + "/".join(str(part) for part in location if isinstance(part, int) or part in FIELDS)
+def _pointer(error: Mapping[str, Any]) -> str:
+    """Point to the part that is wrong by indices and known names, and to an unknown field if its name could be one."""
+    location = error["loc"]
+    named = [part for part in location if isinstance(part, int) or part in FIELDS]
+    if error["type"] == "extra_forbidden" and location[-1] not in FIELDS and FIELD_NAME.fullmatch(str(location[-1])):
+        named.append(location[-1])
+    return "/" + "/".join(map(str, named))
 
 
 def problem_of(error: Exception) -> ProblemError:
@@ -131,6 +141,7 @@ TRANSLATIONS: dict[type, Callable[[Any], ProblemError]] = {
     UnknownSlateError: lambda error: ProblemError(UNKNOWN_SLATE, str(error)),
     UnknownItemError: lambda error: ProblemError(UNKNOWN_ITEM, str(error)),
     UnknownEventError: lambda error: ProblemError(UNKNOWN_EVENT, str(error)),
+    NothingToShowError: lambda error: ProblemError(NOTHING_TO_SHOW, str(error)),
     ConflictError: lambda error: ProblemError(CONFLICT, str(error)),
     RequestError: lambda error: ProblemError(INVALID, str(error)),
     RuleError: lambda error: ProblemError(

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from slatewise.recommender import Item
-from slatewise.recommender.types import ItemDetails
+from slatewise.recommender.types import ItemDetails, RuleError
 from slatewise.service.errors import MALFORMED, NO_STORE, ProblemError
 from slatewise.service.http import JsonResponse, validate
 from slatewise.service.schemas import Id, ItemBatch, ItemBatchResult, ItemBody, ItemPatch, ItemsQuery
@@ -60,13 +60,16 @@ async def put_items(state: ServiceState, _: Request, body: ItemBatch) -> Respons
 
 
 def _put(state: ServiceState, item: Item) -> ItemDetails:
-    state.recommender.put_items([item])
+    try:
+        state.recommender.put_items([item])
+    except RuleError as error:
+        raise error.within("items/0") from None
     return state.recommender.item(item.id)
 
 
 def _put_all(state: ServiceState, body: ItemBatch) -> ItemBatchResult:
-    items = [Item(**one.model_dump()) for one in body.items]
-    return ItemBatchResult(len(items), state.recommender.put_items(items))
+    version = state.recommender.put_items(one.model_dump() for one in body.items)
+    return ItemBatchResult(len(body.items), version)
 
 
 def _patch(state: ServiceState, item: ItemId, changes: dict[str, object]) -> ItemDetails:

@@ -245,6 +245,19 @@ class ItemsQuery(BaseModel):
     limit: Annotated[int, Field(ge=1, le=200)] = 50
 
 
+class ExperimentBody(StrictModel):
+    """Whether the named experiment shall run."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    running: bool
+
+
+class PromoteBody(StrictModel):
+    """The version of the catalog to put in use."""
+
+    version: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+
+
 RULES = set(RulesBody.model_fields)
 MODELS = (
     BoostRule,
@@ -264,6 +277,8 @@ MODELS = (
     ItemBatch,
     ItemsQuery,
     ExportQuery,
+    ExperimentBody,
+    PromoteBody,
 )
 FIELDS = {field.alias or name for model in MODELS for name, field in model.model_fields.items()}
 """The names that an error may point to."""
@@ -379,19 +394,6 @@ class CatalogView:
     name: str
     dim: int
     sha256: str | None
-
-
-class ExperimentBody(StrictModel):
-    """Whether the named experiment shall run."""
-
-    name: Annotated[str, Field(min_length=1, max_length=64)]
-    running: bool
-
-
-class PromoteBody(StrictModel):
-    """The version of the catalog to put in use."""
-
-    version: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
 @dataclass(frozen=True)

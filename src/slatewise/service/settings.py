@@ -5,9 +5,10 @@ import math
 import os
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -284,6 +285,25 @@ def _refuse_removed_variables() -> None:
             )
 
 
+def _known_at(location: Sequence[str | int]) -> list[str]:
+    """Return the names that can stand where an unknown one does; the keys of a table by name are not settings."""
+    model: type[BaseModel] = Settings
+    parts = iter(location[:-1])
+    for part in parts:
+        annotation = model.model_fields[str(part)].annotation if str(part) in model.model_fields else None
+        model = _model_in(annotation) or model
+        if get_origin(annotation) in (dict, tuple):
+            next(parts, None)
+    return [*model.model_fields]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that an annotation is about."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for one in get_args(annotation) if (found := _model_in(one)) is not None), None)
+
+
 def _message(error: ValidationError, file: Path) -> str:
     """Say in one sentence what is wrong with the first setting that is."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
@@ -291,8 +311,7 @@ def _message(error: ValidationError, file: Path) -> str:
     if name in REMOVED:
         return f"{file} sets {name!r}, which is no longer needed: {REMOVED[name]}; remove this line"
     if first["type"] == "extra_forbidden":
-        known = Settings.model_fields if len(first["loc"]) == 1 else PolicySetting.model_fields
-        return f"{file} sets {name!r}, which is not a setting; choose from: {', '.join(known)}"
+        return f"{file} sets {name!r}, which is not a setting; choose from: {', '.join(_known_at(first['loc']))}"
     if name == "catalog" and first["type"] == "missing":
         return "no catalog is given; use --catalog DIR (`slatewise train` creates one)"
     return f"the setting {name!r} cannot be used: {first['msg'].lower()}"
