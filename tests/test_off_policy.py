@@ -2,15 +2,18 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy import stats
 
 from slatewise.catalog import Catalog
-from slatewise.evaluation import verdict
+from slatewise.evaluation import estimators, verdict
+from slatewise.evaluation.intervals import Estimate, estimate
 from slatewise.evaluation.logged_slates import CASCADE, DIRECT, INTERACTION, STANDARD, LoggedSlates
 from slatewise.evaluation.verdict import Evaluation
 from slatewise.policies import make_policy
@@ -19,6 +22,7 @@ from slatewise.recommender import Event, Pin, PolicyShare, Recommender, RequestE
 from slatewise.recommender.off_policy_batch import DRAWS, with_shown
 from tests.support.recommending import Clock, make_catalog
 
+Floats = NDArray[np.float64]
 RATES = np.random.default_rng(4).uniform(0.1, 0.5, 12)
 CATALOG = replace(make_catalog(12), log_odds=np.log(RATES / (1.0 - RATES)))
 LIKES = np.random.default_rng(5).beta(1.0, 2.0, 12)
@@ -27,22 +31,22 @@ DRAWN = {"drawn": PolicyShare("dc2b-calibrated", options={"explore_slates": 0.6}
 K = 2
 
 
-def serve(recommender: Recommender, n_users: int, clock: Clock, seed: int = 0) -> None:
+def serve(recommender: Recommender, n_users: int, clock: Clock, seed: int = 0, likes: Floats = LIKES) -> None:
     """Show one slate to each user, who clicks by LIKES."""
     draw = np.random.default_rng(seed)
     for user in range(n_users):
         clock.now += 1.0
         slate = recommender.recommend(f"user {user}", K)
-        clicked = [item.id for item in slate.items if draw.random() < LIKES[int(item.id) - 100]]
+        clicked = [item.id for item in slate.items if draw.random() < likes[int(item.id) - 100]]
         recommender.feedback(slate.slate_id, clicked, final=True)
 
 
-def truth(name: str, catalog: Catalog, **options: Any) -> float:
+def truth(name: str, catalog: Catalog, likes: Floats = LIKES, **options: Any) -> float:
     """The clicks per first slate of a policy, by showing it to many."""
     policy, n = make_policy(name, catalog, **options), 20_000
     available = np.ones((n, catalog.n_items), dtype=bool)
     chosen = policy.select(policy.start(n), available, K, Streams(9, user_keys(range(n)), 0))
-    return float(LIKES[chosen.items].sum(axis=1).mean())
+    return float(likes[chosen.items].sum(axis=1).mean())
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +88,84 @@ def test_the_policy_of_the_log_gets_what_it_got(recommender: Recommender) -> Non
     assert "may get more or less" in found.in_words()
 
 
+def arrays_of(recommender: Recommender, name: str, options: dict[str, float]) -> LoggedSlates:
+    """What `Recommender.evaluate` hands to the estimators."""
+    logs = list[LoggedSlates]()
+
+    def judge(policy: str, log: LoggedSlates, *others: Any) -> Evaluation:
+        logs.append(log)
+        return verdict.judge(policy, log, *others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(off_policy, "judge", judge)
+        recommender.evaluate(name, options)
+    return logs[0]
+
+
+def covers(found: Estimate, value: float) -> bool:
+    return found.low <= value <= found.high
+
+
+def without_noise_of_fitting(fitted: LoggedSlates) -> Estimate:
+    """The direct method by the spread of its predictions alone: a broken interval."""
+    return estimate(estimators.direct_method(fitted.direct), fitted.users)
+
+
+@pytest.mark.parametrize(("name", "options"), [("dc2b-calibrated", {"explore_slates": 0.3}), ("popular", {})])
+def test_intervals_of_the_direct_method_know_that_the_model_was_fitted(
+    recommender: Recommender, name: str, options: dict[str, float]
+) -> None:
+    """New people see logged slates; the model is right but for how many look at each place, and people differ."""
+    log, n_logs, n_users, covered, careless = arrays_of(recommender, name, options), 400, 200, 0, 0
+    seen = np.array([1.0, 0.6])
+    expected = float((seen * log.direct).sum(axis=1).mean())
+    for seed in range(n_logs):
+        draw = np.random.default_rng(seed)
+        rows = draw.integers(0, len(log.users), n_users)
+        taken = LoggedSlates(**{field.name: getattr(log, field.name)[rows] for field in fields(log)})
+        clicks = draw.random((n_users, K)) < draw.choice([0.5, 1.5], (n_users, 1)) * seen * taken.predicted
+        fitted = replace(taken, users=np.arange(n_users), rewards=clicks.astype(float)).with_fitted_model()
+        covered += covers(fitted.estimates()[DIRECT], expected)
+        careless += covers(without_noise_of_fitting(fitted), expected)
+    assert stats.binomtest(covered, n_logs, 0.95).pvalue > 0.001, covered
+    assert careless < 0.5 * n_logs  # negative control
+
+
+@pytest.mark.slow
+def test_the_direct_method_covers_what_the_policy_gets() -> None:
+    """Whole logs of a recommender, whose people click as the model says."""
+    model: Any = make_policy("dc2b-calibrated", CATALOG)
+    likes, n_logs, covered, careless = model.probabilities(model.start(1))[0], 60, 0, 0
+    expected = truth("popular", CATALOG, likes)
+    for seed in range(n_logs):
+        clock = Clock()
+        with Recommender(CATALOG, DRAWN, clock=clock, seed=seed) as recommender:
+            serve(recommender, 120, clock, seed, likes)
+            covered += covers(recommender.evaluate("popular").estimates[DIRECT], expected)
+            fitted = arrays_of(recommender, "popular", {}).with_fitted_model()
+            careless += covers(without_noise_of_fitting(fitted), expected)
+    assert stats.binomtest(covered, n_logs, 0.95).pvalue > 0.001, covered
+    assert careless < 0.5 * n_logs  # negative control
+
+
+def test_fitting_the_model_moves_the_direct_method_as_its_terms_say(recommender: Recommender) -> None:
+    """Against a slow twin: the estimate with one slate counted a little more, worked out again."""
+    log = arrays_of(recommender, "random", {})
+    fitted, n, more = log.with_fitted_model(), len(log.users), 1e-6
+    terms = estimators.fitted_direct_method(fitted.rewards, fitted.predicted, fitted.direct)
+    assert terms.mean() == pytest.approx(fitted.direct.sum(axis=1).mean())
+
+    def counted(row: int, weight: float) -> float:
+        counts = np.ones(n)
+        counts[row] += weight
+        clicks, predictions, own = (counts @ table for table in (log.rewards, log.predicted, log.direct))
+        return float((clicks / predictions * own).sum() / counts.sum())
+
+    for row in range(0, n, 97):
+        moved = n * (counted(row, more) - counted(row, -more)) / (2.0 * more)
+        assert terms[row] - terms.mean() == pytest.approx(moved, rel=1e-4, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [("dc2b-calibrated", {"explore_slates": 0.3, "diversity": 0.8}), ("popular", {}), ("random", {}), ("dc2b", {})],
@@ -92,20 +174,13 @@ def test_slates_worked_out_together_or_one_by_one_give_the_same(
     name: str, options: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Users with more slates and fewer, of two lengths, rates that change, a diversity, events and late feedback."""
-    logs = list[LoggedSlates]()
-
-    def judge(policy: str, log: LoggedSlates, *others: Any) -> Evaluation:
-        logs.append(log)
-        return verdict.judge(policy, log, *others)
-
-    monkeypatch.setattr(off_policy, "judge", judge)
     with Recommender(CATALOG, DRAWN, clock=Clock()) as recommender:
         serve_eventfully(recommender, np.random.default_rng(6))
-        recommender.evaluate(name, options)
+        together = arrays_of(recommender, name, options)
         monkeypatch.setattr(off_policy, "MAX_SLATES", 1)
-        recommender.evaluate(name, options)
-    assert len(logs[0].users) == 24
-    for one, other in zip(*(vars(log).values() for log in logs), strict=True):
+        one_by_one = arrays_of(recommender, name, options)
+    assert len(together.users) == 24
+    for one, other in zip(vars(together).values(), vars(one_by_one).values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
 
 

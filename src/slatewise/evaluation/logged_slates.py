@@ -84,12 +84,13 @@ class LoggedSlates:
         return LoggedSlates(**{**tables, **scaled})
 
     def estimates(self) -> Mapping[str, Estimate]:
-        """Return what each estimator says about the reward per slate, by name."""
+        """Return what each estimator says about the reward per slate, by name; the model must be fitted."""
         weights, marginal = ratios(self.target, self.logged), ratios(self.target_marginal, self.logged_marginal)
         down_to = np.asarray(np.cumprod(weights, axis=1), dtype=np.float64)
         rewards, robust = self.rewards, self.doubly_robust()
+        direct = estimators.fitted_direct_method(rewards, self.predicted, self.direct)
         return {
-            DIRECT: estimate(estimators.direct_method(self.direct), self.users),
+            DIRECT: estimate(direct, self.users),
             STANDARD: estimate(estimators.standard_ips(rewards, weights), self.users, down_to[:, -1:]),
             INDEPENDENT: estimate(estimators.independent_ips(rewards, marginal), self.users, marginal),
             INTERACTION: estimate(estimators.reward_interaction_ips(rewards, weights), self.users, down_to),
