@@ -11,15 +11,24 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from slatewise.catalog import Catalog
 from slatewise.evaluation import estimators, verdict
 from slatewise.evaluation.intervals import Estimate, estimate
-from slatewise.evaluation.logged_slates import CASCADE, DIRECT, INTERACTION, STANDARD, LoggedSlates
+from slatewise.evaluation.logged_slates import (
+    CASCADE,
+    DIRECT,
+    DRAWS,
+    INDEPENDENT,
+    INTERACTION,
+    PSEUDO_INVERSE,
+    STANDARD,
+    LoggedSlates,
+    unseen_by_draws,
+)
 from slatewise.evaluation.verdict import Evaluation
 from slatewise.policies import make_policy
 from slatewise.randomness import Streams, user_keys
 from slatewise.recommender import Event, Pin, PolicyShare, Recommender, RequestError, SlateRules, off_policy
-from slatewise.recommender.off_policy_batch import DRAWS, with_shown
+from slatewise.recommender.off_policy_batch import LoggedCase, with_shown
 from tests.support.recommending import Clock, make_catalog
 
 Floats = NDArray[np.float64]
@@ -41,10 +50,10 @@ def serve(recommender: Recommender, n_users: int, clock: Clock, seed: int = 0, l
         recommender.feedback(slate.slate_id, clicked, final=True)
 
 
-def truth(name: str, catalog: Catalog, likes: Floats = LIKES, **options: Any) -> float:
+def truth(name: str, options: dict[str, float], likes: Floats = LIKES) -> float:
     """The clicks per first slate of a policy, by showing it to many."""
-    policy, n = make_policy(name, catalog, **options), 20_000
-    available = np.ones((n, catalog.n_items), dtype=bool)
+    policy, n = make_policy(name, CATALOG, **options), 20_000
+    available = np.ones((n, CATALOG.n_items), dtype=bool)
     chosen = policy.select(policy.start(n), available, K, Streams(9, user_keys(range(n)), 0))
     return float(likes[chosen.items].sum(axis=1).mean())
 
@@ -66,7 +75,7 @@ def test_estimates_cover_what_the_policy_gets(recommender: Recommender, name: st
     found = recommender.evaluate(name, options)
     propensities = [row["choice"]["propensities"][0] for row in recommender.export("user 0")["slates"]]
     assert propensities != [1.0 / 12.0]  # negative control: it is not a uniform draw that is judged
-    expected = truth("dc2b-calibrated" if name == "drawn" else name, CATALOG, **(options or _options(name)))
+    expected = truth("dc2b-calibrated" if name == "drawn" else name, options or _options(name))
     for estimator in (STANDARD, INTERACTION, CASCADE):
         one = found.estimates[estimator]
         middle, reach = (one.low + one.high) / 2.0, 1.7 * (one.high - one.low) / 2.0
@@ -136,7 +145,7 @@ def test_the_direct_method_covers_what_the_policy_gets() -> None:
     """Whole logs of a recommender, whose people click as the model says."""
     model: Any = make_policy("dc2b-calibrated", CATALOG)
     likes, n_logs, covered, careless = model.probabilities(model.start(1))[0], 60, 0, 0
-    expected = truth("popular", CATALOG, likes)
+    expected = truth("popular", {}, likes)
     for seed in range(n_logs):
         clock = Clock()
         with Recommender(CATALOG, DRAWN, clock=clock, seed=seed) as recommender:
@@ -242,6 +251,35 @@ def test_dividing_by_a_mean_of_draws_with_the_shown_slate_is_right_on_average(sh
         assert (others[shown] == 0.0).any()
     else:
         assert alone.mean() - 1.0 > 8.0 * alone.std() / math.sqrt(n)
+
+
+@pytest.mark.parametrize("explore_slates", [0.6, 0.02])
+def test_the_policy_of_the_log_is_not_warned_of(explore_slates: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marginals of drawn slates have noise; the control: the target draws with the numbers of the logging policy."""
+    clock, starts = Clock(), LoggedCase.starts.fget  # type: ignore[attr-defined]
+    shares = {"drawn": PolicyShare("dc2b-calibrated", options={"explore_slates": explore_slates})}
+    with Recommender(CATALOG, shares, clock=clock) as recommender:
+        for user in range(500):
+            clock.now += 1.0
+            slate = recommender.recommend(f"user {user}", 5)
+            recommender.feedback(slate.slate_id, [slate.items[0].id], final=True)
+        found = recommender.evaluate("drawn")
+        monkeypatch.setattr(LoggedCase, "starts", property(lambda case: np.tile(starts(case)[:DRAWS], 2)))
+        shared = arrays_of(recommender, "drawn", {})
+    assert [found.estimates[name].warning for name in (INDEPENDENT, PSEUDO_INVERSE)] == [None, None]
+    weights = (shared.target_marginal / shared.logged_marginal)[:, 1:]
+    assert (weights.mean(axis=0) + 5.0 * weights.std(axis=0) / math.sqrt(500) < 1.0).any()
+
+
+def test_what_draws_may_miss_is_a_bound() -> None:
+    """By any probabilities of being further up, at all places above: the share of an item that no slate has here."""
+    draw, places = np.random.default_rng(0), 4
+    for _ in range(300):
+        above = draw.beta(draw.uniform(0.1, 9.0), 0.3, 12)
+        above *= min(1.0, places / above.sum())
+        assert ((1.0 - above) * above ** (DRAWS + 1)).sum() <= unseen_by_draws(places + 1)[-1] + 1e-12
+    worst = np.full(17, DRAWS / (DRAWS + 1))  # and it is reached, for sixteen places
+    assert ((1.0 - worst) * worst ** (DRAWS + 1)).sum() == pytest.approx(unseen_by_draws(17)[-1])
 
 
 def test_a_deterministic_log_is_warned_of() -> None:
