@@ -297,6 +297,10 @@ def test_what_an_estimate_rests_on_and_warnings() -> None:
     assert "covers about 5" in (intervals.estimate(half[:, 0], users, half).warning or "")
     assert "covers about 5" in (intervals.estimate(half[:, 0], users, half, 0.4).warning or "")
     assert intervals.estimate(half[:, 0], users, half, 0.6).warning is None
+    rounded = np.full((2_000, 2), 1.0 - 1e-15)
+    assert intervals.estimate(rounded[:, 0], users, rounded).warning is None
+    both = np.column_stack([0.9 * np.ones(2_000), half[:, 0]])
+    assert "covers about 5" in (intervals.estimate(half[:, 0], users, both).warning or "")  # the least of all places
     rare = np.where(draw.random((2_000, 1)) < 0.01, 100.0, 0.0)
     assert "slates only" in (intervals.estimate(rare[:, 0], users, rare).warning or "")
     with pytest.raises(ValueError, match="propensity 0"):

@@ -14,6 +14,8 @@ FEWEST_SLATES = 100.0
 """An estimate that rests on fewer effective slates is warned of."""
 CERTAIN = 3.0
 """Standard errors by which weights must fall short of 1 before support is said to be missing."""
+NEGLIGIBLE = 0.005
+"""A share of missing slates that is not warned of: an estimate hardly depends on it, and rounding alone has some."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +97,19 @@ def support_warning(weights: Floats, users: Integers, unseen: Floats | float = 0
     effective = effective_slates(weights)
     if effective == 0.0:
         return "no logged slate could have come from this policy: the log says nothing about it"
-    for place, allowed in enumerate(np.broadcast_to(unseen, weights.shape[1])):
-        mean, error, _ = clustered_mean(weights[:, place], users)
-        if mean + CERTAIN * error < 1.0 - allowed:
-            return f"the log lacks slates that this policy shows: it covers about {mean:.0%} of them"
+    covered = _least_covered(weights, users, unseen)
+    if covered is not None:
+        return f"the log lacks slates that this policy shows: it covers about {covered:.0%} of them"
     if effective < FEWEST_SLATES:
         return f"it rests on about {effective:.0f} slates only; explore more, or wait"
     return None
+
+
+def _least_covered(weights: Floats, users: Integers, unseen: Floats | float) -> float | None:
+    """Return the least mean of the places whose weights fall short for sure, None if there are none."""
+    means, errors = np.array([clustered_mean(at_place, users)[:2] for at_place in weights.T]).T
+    is_short = means + CERTAIN * errors < 1.0 - np.maximum(unseen, NEGLIGIBLE)
+    return float(means[is_short].min()) if is_short.any() else None
 
 
 def student_95(freedom: float) -> float:
