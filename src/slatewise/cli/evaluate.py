@@ -26,7 +26,8 @@ def evaluate(
 ) -> None:
     """Estimate from the log what another policy would have got, also while a service runs.
 
-    Needs slates that were drawn: serve dc2b-calibrated with the option explore_slates, or random, to some users.
+    Needs slates that were drawn: serve dc2b-calibrated with the option explore_slates, or random, to some users. Some
+    policies need a catalog that was trained for them: `slatewise train --policy ease`.
     """
     with opened(store, catalog, config, read_only=True) as recommender:
         options = dict(map(_option, option or ()))
