@@ -84,6 +84,18 @@ def test_estimates_cover_what_the_policy_gets(recommender: Recommender, name: st
     assert found.estimates[DIRECT].effective_slates == 800
 
 
+def test_an_evaluation_as_a_table_and_in_a_notebook(recommender: Recommender) -> None:
+    found = recommender.evaluate("popular")
+    table = found.to_polars()
+    assert table["estimator"].to_list() == ["what was shown", *found.estimates]
+    assert table["value"].to_list() == [found.logged.value, *(one.value for one in found.estimates.values())]
+    assert table["warning"].to_list()[1:] == [one.warning for one in found.estimates.values()]
+    shown = replace(found, policy="a<b")._repr_html_()
+    assert "a&lt;b on 800 slates" in shown
+    assert "a<b" not in shown
+    assert all(f"{one.value:.3f}" in shown for one in found.estimates.values())
+
+
 def _options(name: str) -> dict[str, float]:
     return {"explore_slates": 0.6} if name == "drawn" else {}
 

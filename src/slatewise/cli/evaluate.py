@@ -58,11 +58,7 @@ def _print(found: "Evaluation") -> None:
     from rich.table import Table
 
     table = Table("estimator", "clicks/slate", "95 % interval", "eff. slates")
-    logged = found.logged
-    table.add_row(
-        "what was shown", f"{logged.value:.3f}", f"{logged.low:.3f} to {logged.high:.3f}", f"{found.slates:,}"
-    )
-    for name, one in found.estimates.items():
+    for name, one in found.rows():
         mark = "" if one.warning is None else " (!)"
         table.add_row(
             name + mark, f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.effective_slates:,.0f}"
