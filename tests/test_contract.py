@@ -314,7 +314,9 @@ def test_options_out_of_range_are_refused_by_name(name: str, option: str, catalo
     [(name, part) for name in POLICIES.built_in for part in getattr(POLICIES[name], "needs", ())],
 )
 def test_missing_training_data_are_named(name: str, part: str) -> None:
-    with pytest.raises(CatalogError, match=rf"{name} needs .* use catalog\.with_{part}\(dataset\)"):
+    with pytest.raises(
+        CatalogError, match=rf"{name} needs .* --policy {name}`, or use catalog\.with_{part}\(dataset\)"
+    ):
         make_policy(name, Catalog.from_vectors(["a"], [[1.0]]))
 
 

@@ -3,12 +3,15 @@
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import typer
 
+from slatewise.catalog.embeddings import BprSettings
 from slatewise.cli import app
+from slatewise.lab.experiment import Arm, Experiment
 from slatewise.policies import POLICIES, policy_options
 from tests.conftest import ROOT
 
@@ -43,6 +46,16 @@ def test_every_policy_and_its_options_are_documented(policy: str) -> None:
     assert f"| `{policy}` |" in README
     for option in policy_options(policy):
         assert f"`{option}`" in DOCS["method.md"], option
+
+
+def test_every_key_of_an_experiment_is_documented() -> None:
+    """Negative control: something that is no key is not."""
+    page = (ROOT / "docs" / "tutorials" / "compare.md").read_text(encoding="utf-8")
+    rows = "".join(line for line in page.splitlines() if line.startswith("| `"))
+    keys = {field.name for kind in (Experiment, Arm, BprSettings) for field in fields(kind)} - {"name"}
+    written = {"embedding": "`[embedding]`", "arms": "`[[arms]]`"}
+    assert [key for key in sorted(keys) if written.get(key, f"`{key}`") not in rows] == []
+    assert "`colour`" not in rows
 
 
 def verbs() -> list[str]:

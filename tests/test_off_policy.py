@@ -2,23 +2,36 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy import stats
 
-from slatewise.catalog import Catalog
-from slatewise.evaluation import verdict
-from slatewise.evaluation.logged_slates import CASCADE, DIRECT, INTERACTION, STANDARD, LoggedSlates
+from slatewise.evaluation import estimators, verdict
+from slatewise.evaluation.intervals import Estimate, estimate
+from slatewise.evaluation.logged_slates import (
+    CASCADE,
+    DIRECT,
+    DRAWS,
+    INDEPENDENT,
+    INTERACTION,
+    PSEUDO_INVERSE,
+    STANDARD,
+    LoggedSlates,
+    unseen_by_draws,
+)
 from slatewise.evaluation.verdict import Evaluation
 from slatewise.policies import make_policy
 from slatewise.randomness import Streams, user_keys
 from slatewise.recommender import Event, Pin, PolicyShare, Recommender, RequestError, SlateRules, off_policy
-from slatewise.recommender.off_policy_batch import DRAWS, with_shown
+from slatewise.recommender.off_policy_batch import LoggedCase, with_shown
 from tests.support.recommending import Clock, make_catalog
 
+Floats = NDArray[np.float64]
 RATES = np.random.default_rng(4).uniform(0.1, 0.5, 12)
 CATALOG = replace(make_catalog(12), log_odds=np.log(RATES / (1.0 - RATES)))
 LIKES = np.random.default_rng(5).beta(1.0, 2.0, 12)
@@ -27,22 +40,22 @@ DRAWN = {"drawn": PolicyShare("dc2b-calibrated", options={"explore_slates": 0.6}
 K = 2
 
 
-def serve(recommender: Recommender, n_users: int, clock: Clock, seed: int = 0) -> None:
+def serve(recommender: Recommender, n_users: int, clock: Clock, seed: int = 0, likes: Floats = LIKES) -> None:
     """Show one slate to each user, who clicks by LIKES."""
     draw = np.random.default_rng(seed)
     for user in range(n_users):
         clock.now += 1.0
         slate = recommender.recommend(f"user {user}", K)
-        clicked = [item.id for item in slate.items if draw.random() < LIKES[int(item.id) - 100]]
+        clicked = [item.id for item in slate.items if draw.random() < likes[int(item.id) - 100]]
         recommender.feedback(slate.slate_id, clicked, final=True)
 
 
-def truth(name: str, catalog: Catalog, **options: Any) -> float:
+def truth(name: str, options: dict[str, float], likes: Floats = LIKES) -> float:
     """The clicks per first slate of a policy, by showing it to many."""
-    policy, n = make_policy(name, catalog, **options), 20_000
-    available = np.ones((n, catalog.n_items), dtype=bool)
+    policy, n = make_policy(name, CATALOG, **options), 20_000
+    available = np.ones((n, CATALOG.n_items), dtype=bool)
     chosen = policy.select(policy.start(n), available, K, Streams(9, user_keys(range(n)), 0))
-    return float(LIKES[chosen.items].sum(axis=1).mean())
+    return float(likes[chosen.items].sum(axis=1).mean())
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +75,25 @@ def test_estimates_cover_what_the_policy_gets(recommender: Recommender, name: st
     found = recommender.evaluate(name, options)
     propensities = [row["choice"]["propensities"][0] for row in recommender.export("user 0")["slates"]]
     assert propensities != [1.0 / 12.0]  # negative control: it is not a uniform draw that is judged
-    expected = truth("dc2b-calibrated" if name == "drawn" else name, CATALOG, **(options or _options(name)))
+    expected = truth("dc2b-calibrated" if name == "drawn" else name, options or _options(name))
     for estimator in (STANDARD, INTERACTION, CASCADE):
         one = found.estimates[estimator]
         middle, reach = (one.low + one.high) / 2.0, 1.7 * (one.high - one.low) / 2.0
         assert abs(expected - middle) < reach, (estimator, one, expected)
     assert (found.slates, found.users, found.drawn, found.skipped) == (800, 800, 1.0, {})
     assert found.estimates[DIRECT].effective_slates == 800
+
+
+def test_an_evaluation_as_a_table_and_in_a_notebook(recommender: Recommender) -> None:
+    found = recommender.evaluate("popular")
+    table = found.to_polars()
+    assert table["estimator"].to_list() == ["what was shown", *found.estimates]
+    assert table["value"].to_list() == [found.logged.value, *(one.value for one in found.estimates.values())]
+    assert table["warning"].to_list()[1:] == [one.warning for one in found.estimates.values()]
+    shown = replace(found, policy="a<b")._repr_html_()
+    assert "a&lt;b on 800 slates" in shown
+    assert "a<b" not in shown
+    assert all(f"{one.value:.3f}" in shown for one in found.estimates.values())
 
 
 def _options(name: str) -> dict[str, float]:
@@ -84,6 +109,84 @@ def test_the_policy_of_the_log_gets_what_it_got(recommender: Recommender) -> Non
     assert "may get more or less" in found.in_words()
 
 
+def arrays_of(recommender: Recommender, name: str, options: dict[str, float]) -> LoggedSlates:
+    """What `Recommender.evaluate` hands to the estimators."""
+    logs = list[LoggedSlates]()
+
+    def judge(policy: str, log: LoggedSlates, *others: Any) -> Evaluation:
+        logs.append(log)
+        return verdict.judge(policy, log, *others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(off_policy, "judge", judge)
+        recommender.evaluate(name, options)
+    return logs[0]
+
+
+def covers(found: Estimate, value: float) -> bool:
+    return found.low <= value <= found.high
+
+
+def without_noise_of_fitting(fitted: LoggedSlates) -> Estimate:
+    """The direct method by the spread of its predictions alone: a broken interval."""
+    return estimate(estimators.direct_method(fitted.direct), fitted.users)
+
+
+@pytest.mark.parametrize(("name", "options"), [("dc2b-calibrated", {"explore_slates": 0.3}), ("popular", {})])
+def test_intervals_of_the_direct_method_know_that_the_model_was_fitted(
+    recommender: Recommender, name: str, options: dict[str, float]
+) -> None:
+    """New people see logged slates; the model is right but for how many look at each place, and people differ."""
+    log, n_logs, n_users, covered, careless = arrays_of(recommender, name, options), 400, 200, 0, 0
+    seen = np.array([1.0, 0.6])
+    expected = float((seen * log.direct).sum(axis=1).mean())
+    for seed in range(n_logs):
+        draw = np.random.default_rng(seed)
+        rows = draw.integers(0, len(log.users), n_users)
+        taken = LoggedSlates(**{field.name: getattr(log, field.name)[rows] for field in fields(log)})
+        clicks = draw.random((n_users, K)) < draw.choice([0.5, 1.5], (n_users, 1)) * seen * taken.predicted
+        fitted = replace(taken, users=np.arange(n_users), rewards=clicks.astype(float)).with_fitted_model()
+        covered += covers(fitted.estimates()[DIRECT], expected)
+        careless += covers(without_noise_of_fitting(fitted), expected)
+    assert stats.binomtest(covered, n_logs, 0.95).pvalue > 0.001, covered
+    assert careless < 0.5 * n_logs  # negative control
+
+
+@pytest.mark.slow
+def test_the_direct_method_covers_what_the_policy_gets() -> None:
+    """Whole logs of a recommender, whose people click as the model says."""
+    model: Any = make_policy("dc2b-calibrated", CATALOG)
+    likes, n_logs, covered, careless = model.probabilities(model.start(1))[0], 60, 0, 0
+    expected = truth("popular", {}, likes)
+    for seed in range(n_logs):
+        clock = Clock()
+        with Recommender(CATALOG, DRAWN, clock=clock, seed=seed) as recommender:
+            serve(recommender, 120, clock, seed, likes)
+            covered += covers(recommender.evaluate("popular").estimates[DIRECT], expected)
+            fitted = arrays_of(recommender, "popular", {}).with_fitted_model()
+            careless += covers(without_noise_of_fitting(fitted), expected)
+    assert stats.binomtest(covered, n_logs, 0.95).pvalue > 0.001, covered
+    assert careless < 0.5 * n_logs  # negative control
+
+
+def test_fitting_the_model_moves_the_direct_method_as_its_terms_say(recommender: Recommender) -> None:
+    """Against a slow twin: the estimate with one slate counted a little more, worked out again."""
+    log = arrays_of(recommender, "random", {})
+    fitted, n, more = log.with_fitted_model(), len(log.users), 1e-6
+    terms = estimators.fitted_direct_method(fitted.rewards, fitted.predicted, fitted.direct)
+    assert terms.mean() == pytest.approx(fitted.direct.sum(axis=1).mean())
+
+    def counted(row: int, weight: float) -> float:
+        counts = np.ones(n)
+        counts[row] += weight
+        clicks, predictions, own = (counts @ table for table in (log.rewards, log.predicted, log.direct))
+        return float((clicks / predictions * own).sum() / counts.sum())
+
+    for row in range(0, n, 97):
+        moved = n * (counted(row, more) - counted(row, -more)) / (2.0 * more)
+        assert terms[row] - terms.mean() == pytest.approx(moved, rel=1e-4, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [("dc2b-calibrated", {"explore_slates": 0.3, "diversity": 0.8}), ("popular", {}), ("random", {}), ("dc2b", {})],
@@ -92,20 +195,13 @@ def test_slates_worked_out_together_or_one_by_one_give_the_same(
     name: str, options: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Users with more slates and fewer, of two lengths, rates that change, a diversity, events and late feedback."""
-    logs = list[LoggedSlates]()
-
-    def judge(policy: str, log: LoggedSlates, *others: Any) -> Evaluation:
-        logs.append(log)
-        return verdict.judge(policy, log, *others)
-
-    monkeypatch.setattr(off_policy, "judge", judge)
     with Recommender(CATALOG, DRAWN, clock=Clock()) as recommender:
         serve_eventfully(recommender, np.random.default_rng(6))
-        recommender.evaluate(name, options)
+        together = arrays_of(recommender, name, options)
         monkeypatch.setattr(off_policy, "MAX_SLATES", 1)
-        recommender.evaluate(name, options)
-    assert len(logs[0].users) == 24
-    for one, other in zip(*(vars(log).values() for log in logs), strict=True):
+        one_by_one = arrays_of(recommender, name, options)
+    assert len(together.users) == 24
+    for one, other in zip(vars(together).values(), vars(one_by_one).values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
 
 
@@ -167,6 +263,35 @@ def test_dividing_by_a_mean_of_draws_with_the_shown_slate_is_right_on_average(sh
         assert (others[shown] == 0.0).any()
     else:
         assert alone.mean() - 1.0 > 8.0 * alone.std() / math.sqrt(n)
+
+
+@pytest.mark.parametrize("explore_slates", [0.6, 0.02])
+def test_the_policy_of_the_log_is_not_warned_of(explore_slates: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marginals of drawn slates have noise; the control: the target draws with the numbers of the logging policy."""
+    clock, starts = Clock(), LoggedCase.starts.fget  # type: ignore[attr-defined]
+    shares = {"drawn": PolicyShare("dc2b-calibrated", options={"explore_slates": explore_slates})}
+    with Recommender(CATALOG, shares, clock=clock) as recommender:
+        for user in range(500):
+            clock.now += 1.0
+            slate = recommender.recommend(f"user {user}", 5)
+            recommender.feedback(slate.slate_id, [slate.items[0].id], final=True)
+        found = recommender.evaluate("drawn")
+        monkeypatch.setattr(LoggedCase, "starts", property(lambda case: np.tile(starts(case)[:DRAWS], 2)))
+        shared = arrays_of(recommender, "drawn", {})
+    assert [found.estimates[name].warning for name in (INDEPENDENT, PSEUDO_INVERSE)] == [None, None]
+    weights = (shared.target_marginal / shared.logged_marginal)[:, 1:]
+    assert (weights.mean(axis=0) + 5.0 * weights.std(axis=0) / math.sqrt(500) < 1.0).any()
+
+
+def test_what_draws_may_miss_is_a_bound() -> None:
+    """By any probabilities of being further up, at all places above: the share of an item that no slate has here."""
+    draw, places = np.random.default_rng(0), 4
+    for _ in range(300):
+        above = draw.beta(draw.uniform(0.1, 9.0), 0.3, 12)
+        above *= min(1.0, places / above.sum())
+        assert ((1.0 - above) * above ** (DRAWS + 1)).sum() <= unseen_by_draws(places + 1)[-1] + 1e-12
+    worst = np.full(17, DRAWS / (DRAWS + 1))  # and it is reached, for sixteen places
+    assert ((1.0 - worst) * worst ** (DRAWS + 1)).sum() == pytest.approx(unseen_by_draws(17)[-1])
 
 
 def test_a_deterministic_log_is_warned_of() -> None:

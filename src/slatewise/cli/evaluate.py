@@ -26,7 +26,8 @@ def evaluate(
 ) -> None:
     """Estimate from the log what another policy would have got, also while a service runs.
 
-    Needs slates that were drawn: serve dc2b-calibrated with the option explore_slates, or random, to some users.
+    Needs slates that were drawn: serve dc2b-calibrated with the option explore_slates, or random, to some users. Some
+    policies need a catalog that was trained for them: `slatewise train --policy ease`.
     """
     with opened(store, catalog, config, read_only=True) as recommender:
         options = dict(map(_option, option or ()))
@@ -57,11 +58,7 @@ def _print(found: "Evaluation") -> None:
     from rich.table import Table
 
     table = Table("estimator", "clicks/slate", "95 % interval", "eff. slates")
-    logged = found.logged
-    table.add_row(
-        "what was shown", f"{logged.value:.3f}", f"{logged.low:.3f} to {logged.high:.3f}", f"{found.slates:,}"
-    )
-    for name, one in found.estimates.items():
+    for name, one in found.rows():
         mark = "" if one.warning is None else " (!)"
         table.add_row(
             name + mark, f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.effective_slates:,.0f}"

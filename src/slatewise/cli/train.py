@@ -1,6 +1,7 @@
 """`slatewise train`: from interactions, and from the log of a service, to a catalog."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,14 +44,24 @@ HalfLife = Annotated[
     typer.Option("--half-life", help="Days after which what people did counts half.", show_default=False),
 ]
 
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy",
+        help="Also keep what this policy needs, such as co-likes for ease; may be repeated.",
+        show_default=False,
+    ),
+]
+
 
 @dataclass(frozen=True)
 class Source:
-    """What to learn from: a data set, the user's own tables, or neither."""
+    """What to learn from: a data set, the user's own tables, or neither; and which parts of it the catalog keeps."""
 
     data: str | None
     tables: OwnTables
     half_life: float | None = None
+    kept: frozenset[str] = frozenset()
 
     @property
     def is_given(self) -> bool:
@@ -91,6 +102,7 @@ def train(
     ] = False,
     workers: Workers = None,
     cluster: Cluster = None,
+    policy: Policies = None,
     json: Json = False,
 ) -> None:
     """Learn item vectors from who liked what (BPR-MF) and write a catalog.
@@ -108,12 +120,13 @@ def train(
     if gate and store is None:
         raise typer.BadParameter("--gate replays the latest slates of a service; give --store as well")
     tables = OwnTables(interactions, items, positive, columns, not rated_items_only, only_listed_items)
-    source = Source(data, tables, half_life)
+    source = Source(data, tables, half_life, _needed(policy or ()))
     settings = {"dim": dim, "epochs": epochs, "seed": seed}
     if store is not None:
         _train_from_store(out, source, settings, Loop(warn_of_password(store), half_life, gate, config), json)
         return
-    if without_bpr and data is None and train_share == 1 and half_life is None and record_in is None:
+    is_plain = data is None and train_share == 1 and half_life is None and record_in is None and not source.kept
+    if without_bpr and is_plain:
         files = readable_in_parts(tables)
         if files is not None:
             _show(train_from_files(files, tables, out, (dim, seed, placement)), out, json)
@@ -126,7 +139,7 @@ def train(
             "a cluster reads Parquet files of --interactions in parts; nothing else can be divided"
         )
     trained = train_tastes(dataset, dim, seed, placement) if without_bpr else _train(dataset, settings)
-    _show(trained, out, json)
+    _show(keeping(trained, dataset, source), out, json)
     if record_in is not None:
         _record_likes(record_in, dataset)
 
@@ -166,6 +179,27 @@ def load_source(source: Source, seed: int) -> "Dataset":
     for note in dataset.notes:
         tell(f"note: {note}")
     return dataset
+
+
+def _needed(policies: Sequence[str]) -> frozenset[str]:
+    """Return the parts of the data that policies need; refuse a name that is no policy."""
+    if not policies:
+        return frozenset()
+    from slatewise.lab.tuning import needed_by
+    from slatewise.policies import policy_options
+
+    for name in policies:
+        policy_options(name)
+    return frozenset(needed_by(policies))
+
+
+def keeping(catalog: "Catalog", dataset: "Dataset", source: Source) -> "Catalog":
+    """Return a catalog with what the policies that were named need of the data."""
+    if not source.kept:
+        return catalog
+    from slatewise.lab.tuning import with_needed
+
+    return with_needed(catalog, dataset, set(source.kept))
 
 
 def _train_from_store(out: Path, source: Source, settings: dict[str, Any], loop: Loop, json: bool) -> None:

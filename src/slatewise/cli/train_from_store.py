@@ -15,7 +15,7 @@ from slatewise.catalog.live_items import ItemContent, with_content
 from slatewise.catalog.versions import current_version, promote
 from slatewise.cli.console import amounts, steps, tell
 from slatewise.cli.store import existing, reporting_errors
-from slatewise.cli.train import Loop, Source, load_source, train_catalog
+from slatewise.cli.train import Loop, Source, keeping, load_source, train_catalog
 from slatewise.plurals import counted
 from slatewise.recommender.interaction_log import read_news
 from slatewise.recommender.items import catalog_id
@@ -127,17 +127,30 @@ def _start(out: Path, source: Source, settings: dict[str, Any], log: Interaction
     Starting from the catalog in use would count the same log again in every training.
     """
     if source.is_given:
-        catalog = train_catalog(load_source(source, settings["seed"]), BprSettings(**settings))
+        dataset = load_source(source, settings["seed"])
+        catalog = keeping(train_catalog(dataset, BprSettings(**settings)), dataset, source)
         start = Start(catalog, catalog.save(out, promote=False)[:16]) if _serving(out) else None
         start = start or Start(catalog, catalog.save(out)[:16])
     elif (out / "catalog.json").exists():
         current = current_version(out)
         version = str(Catalog.load(out).about.get("start", current))
         start = Start(Catalog.load(out, None if version == current else version), version)
+        _check_kept(start.catalog, source)
     else:
-        catalog = train_catalog(_likes(log), BprSettings(**settings))
+        dataset = _likes(log)
+        catalog = keeping(train_catalog(dataset, BprSettings(**settings)), dataset, source)
         start = Start(catalog, catalog.save(out)[:16])
     return start
+
+
+def _check_kept(catalog: Catalog, source: Source) -> None:
+    """Refuse a catalog without what the policies that were named need: the log of a service does not have it."""
+    missing = sorted(part for part in source.kept if getattr(catalog, part) is None)
+    if missing:
+        raise CatalogError(
+            f"the catalog to start from does not hold {' and '.join(missing)}, which --policy asks for; "
+            "give the data that it was trained on as well (--data or --interactions)"
+        )
 
 
 def _tell_unknown(catalog: Catalog, log: InteractionLog) -> None:

@@ -64,3 +64,15 @@ def pseudo_inverse(rewards: Floats, marginal_weights: Floats) -> Floats:
 def direct_method(expected: Floats) -> Floats:
     """Take the model's word, Σ q_l of slates that the target policy draws: little noise, all of the model's bias."""
     return np.asarray(expected.sum(axis=1))
+
+
+def fitted_direct_method(rewards: Floats, predicted: Floats, expected: Floats) -> Floats:
+    """Return terms with the mean of the direct method whose spread also has the noise of fitting the model.
+
+    The model is scaled at each place to the rewards seen there, so `predicted`, of the shown items, adds up to the
+    rewards. By the delta method a slate moves the estimate by Σ e_l + (E_l / Q_l) (r_l − q_l), with e_l expected, q_l
+    predicted, and E_l and Q_l their sums over all slates. The second part has mean 0.
+    """
+    sums = predicted.sum(axis=0)
+    leverage = np.divide(expected.sum(axis=0), sums, out=np.zeros_like(sums), where=sums > 0.0)
+    return np.asarray(direct_method(expected) + ((rewards - predicted) * leverage).sum(axis=1))

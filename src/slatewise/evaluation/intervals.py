@@ -14,6 +14,8 @@ FEWEST_SLATES = 100.0
 """An estimate that rests on fewer effective slates is warned of."""
 CERTAIN = 3.0
 """Standard errors by which weights must fall short of 1 before support is said to be missing."""
+NEGLIGIBLE = 0.005
+"""A share of missing slates that is not warned of: an estimate hardly depends on it, and rounding alone has some."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +33,18 @@ class Estimate:
     warning: str | None = None
 
 
-def estimate(terms: Floats, users: Integers, weights: Floats | None = None) -> Estimate:
+def estimate(terms: Floats, users: Integers, weights: Floats | None = None, unseen: Floats | float = 0.0) -> Estimate:
     """Return the mean of terms (n_slates,), one per slate, with an interval that takes users (n_slates,) as units.
 
-    weights: (n_slates, k) or none, for the number of effective slates and for the warning. Student's t has as many
-    degrees of freedom as users, or as effective slates if these are fewer, less one.
+    weights: (n_slates, k) or none, for the number of effective slates and for the warning; unseen: by how much each
+    place (k,) may fall short of 1 without a warning. Student's t has as many degrees of freedom as users, or as
+    effective slates if these are fewer, less one.
     """
     value, error, n_users = clustered_mean(terms, users)
     effective = float(len(terms)) if weights is None else effective_slates(weights)
     asymmetry, quantile = _asymmetry(terms - value, users), student_95(min(n_users, effective) - 1.0)
     low, high = (value - error * unskewed(side * quantile, asymmetry) for side in (1.0, -1.0))
-    warning = None if weights is None else support_warning(weights, users)
+    warning = None if weights is None else support_warning(weights, users, unseen)
     return Estimate(value, low, high, effective, warning)
 
 
@@ -89,18 +92,24 @@ def effective_slates(weights: Floats) -> float:
     return float(np.divide(sums, squares, out=np.zeros_like(sums), where=squares > 0.0).min())
 
 
-def support_warning(weights: Floats, users: Integers) -> str | None:
+def support_warning(weights: Floats, users: Integers, unseen: Floats | float = 0.0) -> str | None:
     """Return what is wrong with importance weights, whose mean is 1 if the log could hold whatever is asked about."""
     effective = effective_slates(weights)
     if effective == 0.0:
         return "no logged slate could have come from this policy: the log says nothing about it"
-    for place in range(weights.shape[1]):
-        mean, error, _ = clustered_mean(weights[:, place], users)
-        if mean + CERTAIN * error < 1.0:
-            return f"the log lacks slates that this policy shows: it covers about {mean:.0%} of them"
+    covered = _least_covered(weights, users, unseen)
+    if covered is not None:
+        return f"the log lacks slates that this policy shows: it covers about {covered:.0%} of them"
     if effective < FEWEST_SLATES:
         return f"it rests on about {effective:.0f} slates only; explore more, or wait"
     return None
+
+
+def _least_covered(weights: Floats, users: Integers, unseen: Floats | float) -> float | None:
+    """Return the least mean of the places whose weights fall short for sure, None if there are none."""
+    means, errors = np.array([clustered_mean(at_place, users)[:2] for at_place in weights.T]).T
+    is_short = means + CERTAIN * errors < 1.0 - np.maximum(unseen, NEGLIGIBLE)
+    return float(means[is_short].min()) if is_short.any() else None
 
 
 def student_95(freedom: float) -> float:

@@ -19,6 +19,8 @@ DIRECT, STANDARD, INDEPENDENT, INTERACTION, CASCADE, PSEUDO_INVERSE = (
     "pseudo-inverse",
 )
 
+DRAWS = 16
+"""Slates that are drawn for each logged slate, where a marginal or an expectation needs them."""
 ONES = {"logged", "target", "logged_marginal", "target_marginal"}
 """What is 1 at a place without an item; everything else is 0 there."""
 
@@ -84,17 +86,19 @@ class LoggedSlates:
         return LoggedSlates(**{**tables, **scaled})
 
     def estimates(self) -> Mapping[str, Estimate]:
-        """Return what each estimator says about the reward per slate, by name."""
+        """Return what each estimator says about the reward per slate, by name; the model must be fitted."""
         weights, marginal = ratios(self.target, self.logged), ratios(self.target_marginal, self.logged_marginal)
         down_to = np.asarray(np.cumprod(weights, axis=1), dtype=np.float64)
         rewards, robust = self.rewards, self.doubly_robust()
+        unseen = unseen_by_draws(marginal.shape[1])
+        direct = estimators.fitted_direct_method(rewards, self.predicted, self.direct)
         return {
-            DIRECT: estimate(estimators.direct_method(self.direct), self.users),
+            DIRECT: estimate(direct, self.users),
             STANDARD: estimate(estimators.standard_ips(rewards, weights), self.users, down_to[:, -1:]),
-            INDEPENDENT: estimate(estimators.independent_ips(rewards, marginal), self.users, marginal),
+            INDEPENDENT: estimate(estimators.independent_ips(rewards, marginal), self.users, marginal, unseen),
             INTERACTION: estimate(estimators.reward_interaction_ips(rewards, weights), self.users, down_to),
             CASCADE: estimate(robust, self.users, down_to),
-            PSEUDO_INVERSE: estimate(estimators.pseudo_inverse(rewards, marginal), self.users, marginal),
+            PSEUDO_INVERSE: estimate(estimators.pseudo_inverse(rewards, marginal), self.users, marginal, unseen),
         }
 
     def doubly_robust(self) -> Floats:
@@ -106,6 +110,21 @@ class LoggedSlates:
         """Return how much more reward per slate the target gets than what was shown, by the doubly robust estimator."""
         down_to = np.asarray(np.cumprod(ratios(self.target, self.logged), axis=1), dtype=np.float64)
         return estimate(self.doubly_robust() - self.rewards.sum(axis=1), self.users, down_to)
+
+
+def unseen_by_draws(k: int) -> Floats:
+    """Return by how much the marginal weights (k,) of a policy may fall short of 1 on the log that it drew itself.
+
+    A marginal is a mean over n = DRAWS + 1 slates. It misses an item that all of them have further up, which happens
+    with probability a^n if one slate has it there with probability a, while the item belongs to this place with
+    probability 1 − a at most. The a of all items add up to the places above, so at most (1 − a) a^(n − 1) is missed for
+    each of these, and a = (n − 1) / n makes that largest.
+
+    >>> unseen_by_draws(3).round(3).tolist()
+    [0.0, 0.022, 0.045]
+    """
+    n = DRAWS + 1
+    return np.asarray(np.arange(k) * (DRAWS / n) ** DRAWS / n)
 
 
 def _widened(table: Floats, k: int, value: float) -> Floats:

@@ -2,11 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 from slatewise.evaluation.intervals import Estimate, estimate
 from slatewise.evaluation.logged_slates import CASCADE, LoggedSlates
 
+if TYPE_CHECKING:
+    import polars as pl
+
+SHOWN = "what was shown"
 DETERMINISTIC = (
     "most slates of this log were not drawn at random, so it only tells about slates that both policies choose; serve "
     "dc2b-calibrated with the option explore_slates to some users first"
@@ -53,6 +58,26 @@ class Evaluation:
         content = asdict(self) | {"warnings": self.warnings, "verdict": self.in_words()}
         return {name: _finite(value) for name, value in content.items()}
 
+    def rows(self) -> list[tuple[str, Estimate]]:
+        """Return what was got, and what each estimator says of the policy, by name."""
+        return [(SHOWN, self.logged), *self.estimates.items()]
+
+    def to_polars(self) -> "pl.DataFrame":
+        """Return one row for what was shown and one per estimator: `estimator, value, low, high` and more."""
+        import polars as pl
+
+        return pl.DataFrame([{"estimator": name, **asdict(one)} for name, one in self.rows()], infer_schema_length=None)
+
+    def _repr_html_(self) -> str:
+        """Show estimates, warnings and the verdict in a notebook."""
+        rows = "".join(_html_row(name, one) for name, one in self.rows())
+        heads = "".join(
+            f"<th>{head}</th>" for head in ("", "clicks per slate", "95 % interval", "effective slates", "")
+        )
+        counts = f"{self.policy} on {self.slates:,} slates of {self.users:,} users"
+        table = f"<table><caption>{escape(counts)}</caption><tr>{heads}</tr>{rows}</table>"
+        return f"<div>{table}<p>{escape(self.in_words())}</p></div>"
+
 
 def judge(policy: str, log: LoggedSlates, drawn: float, skipped: Mapping[str, int]) -> Evaluation:
     """Estimate what a policy would have got, and compare it with what was got."""
@@ -61,6 +86,12 @@ def judge(policy: str, log: LoggedSlates, drawn: float, skipped: Mapping[str, in
     return Evaluation(
         policy, len(log.users), n_users, drawn, got, fitted.estimates(), fitted.difference(), dict(skipped)
     )
+
+
+def _html_row(name: str, one: Estimate) -> str:
+    interval = f"{one.low:.3f} to {one.high:.3f}"
+    cells = (name, f"{one.value:.3f}", interval, f"{one.effective_slates:,.0f}", one.warning or "")
+    return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
 
 
 def _finite(value: Any) -> Any:

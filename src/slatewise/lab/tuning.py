@@ -58,8 +58,16 @@ def train_catalog(
     training: Dataset, settings: BprSettings, policies: Iterable[str], on_epoch: Callable[[], None] | None = None
 ) -> Catalog:
     """Train a catalog with everything that these policies need."""
-    catalog = Catalog.train(training, settings, on_epoch)
-    needed = {part for policy in policies for part in getattr(POLICIES[policy], "needs", ())}
+    return with_needed(Catalog.train(training, settings, on_epoch), training, needed_by(policies))
+
+
+def needed_by(policies: Iterable[str]) -> set[str]:
+    """Return the parts of the training data that policies need in a catalog, such as `co_likes` for ease."""
+    return {part for policy in policies for part in getattr(POLICIES[policy], "needs", ())}
+
+
+def with_needed(catalog: Catalog, training: Dataset, needed: set[str]) -> Catalog:
+    """Return a catalog with parts of the data that it was trained on."""
     if "co_likes" in needed:
         catalog = catalog.with_co_likes(training)
     return catalog.with_likes(training) if "likes" in needed else catalog

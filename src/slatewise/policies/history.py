@@ -44,11 +44,12 @@ class ScoringPolicy(Protocol):
 
 
 def training_data(catalog: Catalog, part: str, policy: str) -> NDArray[Any]:
-    """Return a part of the training data, or say which method adds it to a catalog."""
+    """Return a part of the training data, or say what adds it to a catalog."""
     found: NDArray[Any] | None = getattr(catalog, part)
     if found is None:
         raise CatalogError(
-            f"{policy} needs {TRAINING_DATA[part]}, which this catalog does not hold; use catalog.with_{part}(dataset)"
+            f"{policy} needs {TRAINING_DATA[part]}, which this catalog does not hold; "
+            f"train it with `slatewise train --policy {policy}`, or use catalog.with_{part}(dataset)"
         )
     return found
 

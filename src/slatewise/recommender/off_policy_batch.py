@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.evaluation.logged_slates import LoggedSlates, SlateTerms
+from slatewise.evaluation.logged_slates import DRAWS, LoggedSlates, SlateTerms
 from slatewise.policies import Available, Policy, State
 from slatewise.randomness import Streams
 from slatewise.recommender.served_catalog import Integers
 
 Floats = NDArray[np.float64]
 
-DRAWS = 16
-"""Slates that are drawn for each logged slate, where a marginal or an expectation needs them."""
 DRAW_SALT = 0xE7A1
 
 
@@ -54,9 +52,13 @@ class LoggedCase:
 
     @property
     def starts(self) -> NDArray[np.uint64]:
-        """Streams for the slates that are drawn to take means."""
+        """Streams for the slates that are drawn to take means: those of the logging policy, then those of the target.
+
+        They must differ. A target that draws with the numbers of the logging policy would have the same slates but for
+        the shown one, which only the mean of the logging policy has, and its weights would fall short of 1.
+        """
         seed = (self.random.seed ^ DRAW_SALT) + int(self.random.users[0]) % 2**32
-        return Streams(seed, np.arange(DRAWS, dtype=np.uint64), self.random.step).starts
+        return Streams(seed, np.arange(2 * DRAWS, dtype=np.uint64), self.random.step).starts
 
 
 def logged_slates(cases: Sequence[LoggedCase]) -> tuple[LoggedSlates | None, int]:
@@ -80,7 +82,7 @@ def logged_slates(cases: Sequence[LoggedCase]) -> tuple[LoggedSlates | None, int
 def _terms(cases: Sequence[LoggedCase]) -> list[SlateTerms | None]:
     """Return what is known about cases of one kind; None if the policy has nothing to show in the place of one."""
     shown, logged = np.array([case.shown for case in cases]), np.array([case.logged for case in cases])
-    first, starts = cases[0], np.array([case.starts for case in cases])
+    first, (starts, own_starts) = cases[0], np.split(np.array([case.starts for case in cases]), 2, axis=1)
     users = np.concatenate([case.random.users for case in cases])
     random = Streams(first.random.seed, users, first.random.step)
     model: Any = first.model.policy
@@ -90,7 +92,7 @@ def _terms(cases: Sequence[LoggedCase]) -> list[SlateTerms | None]:
     softmax = _softmax(logging, random) if logging else None
     if softmax is not None:
         marginal = with_shown(softmax.judge(_tables(logging), shown, starts).marginal, logged)
-    target, is_shown = _target([case.target for case in cases], shown, (random, starts), predicted)
+    target, is_shown = _target([case.target for case in cases], shown, (random, own_starts), predicted)
     conditional, own_marginal, expected, direct = target
     of_shown, rewards = np.take_along_axis(predicted, shown, axis=1), np.array([case.rewards for case in cases])
     arrays = (rewards, logged, conditional, marginal, own_marginal, of_shown, expected, direct)

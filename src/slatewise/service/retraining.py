@@ -114,6 +114,8 @@ class Retraining:
             words += ["--interactions", str(file)]
         if settings.retrain_half_life is not None:
             words += ["--half-life", str(settings.retrain_half_life)]
+        for name in settings.policies:
+            words += ["--policy", settings.policy_of(name)]
         return words
 
     def _environment(self) -> dict[str, str]:
