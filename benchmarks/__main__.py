@@ -61,6 +61,8 @@ def _print_tables(results: Results) -> None:
         print(markdown_table(report.grid_table(results.figures["pyversity_grid"])))
     if "sizes" in results.figures:
         print(markdown_table(report.sizes_table(results.figures["sizes"])))
+    if "training" in results.figures:
+        print(markdown_table(report.training_table(results.figures)))
     for group, reason in results.missing.items():
         _note(f"{group} was not measured: {reason}")
 

@@ -133,12 +133,14 @@ FIGURES: dict[str, Figure] = {
     ),
     "workers_share_nothing": Figure("workers", "the same, sharing only the catalog's file"),
     "train_exponent": Figure("training", "train --without-bpr: time grows with likes to the power", at_most(1.1)),
-    "train_memory_exponent": Figure("training", "the same, memory"),
+    "train_memory_exponent": Figure("training", "the same, memory", at_most(1.1)),
+    "train_bpr_exponent": Figure("training", "train with BPR, as by default: time, likewise", at_most(1.1)),
+    "train_bpr_memory_exponent": Figure("training", "the same, memory", at_most(1.1)),
     "pg_round_trips_slate": Figure("round_trips", "PostgreSQL: round trips of a slate, user not cached", at_most(3)),
     "pg_round_trips_slate_cached": Figure("round_trips", "the same, user cached"),
     "pg_round_trips_feedback": Figure("round_trips", "PostgreSQL: round trips of a feedback event", at_most(2)),
 }
-LISTS = {"pyversity_grid": "diversify", "sizes": "sizes"}
+LISTS = {"pyversity_grid": "diversify", "sizes": "sizes", "training": "training", "training_bpr": "training"}
 """Results that are a list of rows, and the group that measures each."""
 
 

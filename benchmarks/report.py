@@ -59,6 +59,20 @@ def sizes_table(sizes: Collection[Mapping[str, Any]]) -> Table:
     return Table("sizes", "A process that serves `dc2b-calibrated`, rank 50", ("items", *columns.values()), rows)
 
 
+def training_table(figures: Mapping[str, Any]) -> Table:
+    """Lay out what `train` costs as likes grow, without BPR and with it."""
+    with_bpr = {row["likes"]: row for row in figures.get("training_bpr") or ()}
+    rows = tuple(
+        (f"{row['likes']:,}", *_costs(row), *_costs(with_bpr.get(row["likes"], {}))) for row in figures["training"]
+    )
+    columns = ("likes", "CPU time, s", "peak memory, MB", "with BPR: CPU time, s", "peak memory, MB")
+    return Table("training", "`train --without-bpr`, and `train` as it is by default", columns, rows)
+
+
+def _costs(row: Mapping[str, Any]) -> tuple[str, str]:
+    return number(row.get("cpu_s")), number(row.get("peak_mb"))
+
+
 def _grid_cell(cell: Mapping[str, Any]) -> str:
     return number(cell["speedup"]) + (" ≈" if cell["tied"] else "" if cell["same"] else " ≠")
 
@@ -91,6 +105,8 @@ def figures_section(document: Mapping[str, Any]) -> str:
         parts.append(markdown_table(grid_table(document["pyversity_grid"])))
     if document.get("growth"):
         parts.append(_growth(document))
+    if document.get("training"):
+        parts.append(markdown_table(training_table(document)))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

@@ -33,7 +33,7 @@ GROUPS = {
     "trained": "scale_slates.trained",
     "workers": "scale_workers.run",
     "sizes": "scale_sizes.run",
-    "training": "training.exponents",
+    "training": "training.run",
     "round_trips": "round_trips.run",
 }
 """The function of this package that measures each group, in the order in which they run."""

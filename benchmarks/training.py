@@ -1,9 +1,10 @@
 """What `train` costs as likes grow: time of one core and peak memory, in new processes, from Parquet files.
 
 The worlds have 20,000 items and 18 likes per person, so that people grow with likes. `train --without-bpr` reads the
-files in parts; with BPR, which `dc2b` and the paper's methods need, everything is held in memory. The exponent is the
-slope of a straight line through the logarithms of all sizes. The time of starting Python and of loading compiled code
-is that of training a tiny world, and is subtracted; otherwise small sizes would make the exponent look smaller.
+files in parts; with BPR, which `dc2b` and the paper's methods need, everything is held in memory. Seconds are CPU time
+of the whole process, which other work on the machine lengthens less than wall-clock time. The exponent is the slope of
+a straight line through the logarithms of all sizes. The time of starting Python and of loading compiled code is that of
+training a tiny world, and is subtracted for the exponent; otherwise small sizes would make it look smaller.
 
 `python -m benchmarks.training` prints the figures as JSON; `--quick` leaves out the largest size and BPR.
 """
@@ -11,7 +12,9 @@ is that of training a tiny world, and is subtracted; otherwise small sizes would
 import json
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.growth import exponent
 from benchmarks.measure import MEGABYTE, python
@@ -20,7 +23,6 @@ from slatewise.data.synthetic import WorldSize
 
 LIKES = (1_000_000, 10_000_000, 50_000_000)
 BPR_LIKES = (1_000_000, 10_000_000)
-BPR_EPOCHS = 2
 LIKES_PER_PERSON = 17.9
 TINY = 10_000
 TRAIN = """
@@ -30,51 +32,62 @@ from slatewise.cli import app
 app(sys.argv[1:], standalone_mode=False)
 print(json.dumps([time.process_time(), peak_bytes()]))
 """
-BPR = ("--epochs", str(BPR_EPOCHS))
+DEFAULT: tuple[str, ...] = ()
 TASTES = ("--without-bpr", "--workers", "1")
 
+Row = dict[str, float]
 
-def run(likes: tuple[int, ...] = LIKES, bpr_likes: tuple[int, ...] = BPR_LIKES) -> dict[str, float]:
+
+@dataclass(frozen=True)
+class World:
+    """Files of likes, and how many there are."""
+
+    place: Path
+    n_likes: int
+
+
+def run(likes: tuple[int, ...] = LIKES, bpr_likes: tuple[int, ...] = BPR_LIKES) -> dict[str, Any]:
     """Measure both ways of training at every size; seconds are those of a core."""
-    figures: dict[str, float] = {}
+    figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         worlds = {size: _world(size, Path(folder)) for size in sorted({TINY, *likes, *bpr_likes})}
-        for name, options, sizes in (("train", TASTES, likes), ("train_bpr", BPR, bpr_likes)):
-            if not sizes:
-                continue
-            _train(worlds[TINY], options)  # compiles, if need be
-            fixed, _ = _train(worlds[TINY], options)
-            measured = {size: _train(worlds[size], options) for size in sizes}
-            for size, (seconds, megabytes) in measured.items():
-                figures |= {f"{name}.{size}.cpu_s": seconds, f"{name}.{size}.peak_mb": megabytes}
-            times = {size: max(seconds - fixed, 1e-3) for size, (seconds, _) in measured.items()}
-            figures[f"{name}_exponent"] = exponent(times)
-            figures[f"{name}_memory_exponent"] = exponent({size: peak for size, (_, peak) in measured.items()})
+        for name, options, sizes in (("", TASTES, likes), ("_bpr", DEFAULT, bpr_likes)):
+            if sizes:
+                fixed, rows = _costs(worlds[TINY], [worlds[size] for size in sizes], options)
+                figures |= {f"training{name}": rows, **growth_of(f"train{name}", fixed, rows)}
     return figures
 
 
-def exponents(likes: tuple[int, ...] = LIKES) -> dict[str, float]:
-    """Return the powers of the number of likes with which time and memory of `train --without-bpr` grow."""
-    figures = run(likes, ())
-    return {name: figures[name] for name in ("train_exponent", "train_memory_exponent")}
+def _costs(tiny: World, worlds: list[World], options: tuple[str, ...]) -> tuple[float, list[Row]]:
+    """Return the seconds of training a tiny world, and what each of the others costs."""
+    _train(tiny, options)  # compiles, if need be
+    return _train(tiny, options)["cpu_s"], [_train(world, options) for world in worlds]
 
 
-def _world(n_likes: int, folder: Path) -> Path:
+def growth_of(name: str, fixed: float, rows: list[Row]) -> dict[str, float]:
+    """Return the powers of the number of likes with which time and memory grow."""
+    times = {int(row["likes"]): max(row["cpu_s"] - fixed, 1e-3) for row in rows}
+    peaks = {int(row["likes"]): row["peak_mb"] for row in rows}
+    return {f"{name}_exponent": exponent(times), f"{name}_memory_exponent": exponent(peaks)}
+
+
+def _world(n_likes: int, folder: Path) -> World:
     """Write a world of about so many likes."""
     size = WorldSize(round(n_likes / LIKES_PER_PERSON), 20_000, 18, top_log_odds=0.3, taste_spread=1.5)
     place = folder / str(n_likes)
     total = sum(SparseWorld.draw(size).write(place))
     print(f"drew {total:,} likes", file=sys.stderr, flush=True)
-    return place
+    return World(place, total)
 
 
-def _train(world: Path, options: tuple[str, ...]) -> tuple[float, float]:
-    """Return CPU seconds and peak memory in MB of one `slatewise train`."""
-    out = str(world.parent / "catalog")
-    command = ["train", "--interactions", str(world), "--out", out, *options]
+def _train(world: World, options: tuple[str, ...]) -> Row:
+    """Return the likes, CPU seconds and peak memory in MB of one `slatewise train`."""
+    out = str(world.place.parent / "catalog")
+    command = ["train", "--interactions", str(world.place), "--out", out, *options]
     seconds, peak = json.loads(python(["-c", TRAIN, *command]))
-    print(f"{' '.join(options)}, {world.name} likes: {seconds:.1f} s", file=sys.stderr, flush=True)
-    return seconds, peak / MEGABYTE
+    row = {"likes": world.n_likes, "cpu_s": seconds, "peak_mb": peak / MEGABYTE}
+    print(f"train {' '.join(options)}: {json.dumps(row)}", file=sys.stderr, flush=True)
+    return row
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from slatewise.catalog.without_bpr import train_without_bpr
 from slatewise.data.sparse_world import SparseWorld
 from slatewise.data.stored_likes import StoredLikes, Tables
 from slatewise.data.synthetic import WorldSize
-from slatewise.lab.service_costs import measure_slate, measure_store
+from slatewise.lab.service_costs import measure_store
 from slatewise.lab.service_loop import interaction_log, run_day, visits
 from slatewise.report import versions
 from slatewise.retraining import refit
@@ -151,14 +151,11 @@ def machine() -> str:
 
 
 def main() -> None:
-    """Run the loop for a tenth of the people and for all, measure what a store and a large catalog take, and write."""
+    """Run the loop for a tenth of the people and for all, measure what a store takes, and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--users", type=int, default=1_000_000)
     parser.add_argument("--items", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument(
-        "--large-catalog", type=int, default=1_000_000, help="items of the catalog whose slate is timed"
-    )
     parser.add_argument("--out", type=Path, help="directory for scale.json")
     options = parser.parse_args()
     runs: list[dict[str, Any]] = []
@@ -178,7 +175,6 @@ def main() -> None:
             "workers": options.workers,
             "runs": runs,
             "store": measure_store(catalog, Path(name)),
-            "large_catalog": measure_slate(catalog, options.large_catalog),
         }
     print(json.dumps(document, indent=1))
     if options.out:

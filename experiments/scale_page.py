@@ -1,9 +1,11 @@
-"""The pages of the scale proof, from the figures that experiments/scale.py measured.
+"""The pages of the scale proof, from the figures that experiments/scale.py and two benchmarks measured.
 
 Run: python experiments/scale_page.py
 
-Reads experiments/results/scale.json; writes experiments/results/scale.md and the marked part of docs/scale.md. Every
-number of the arithmetic there is a measured figure, a target or an assumption below, or is computed from these.
+Reads experiments/results/scale.json (a whole service), benchmarks/results.json (slates of ten million items) and
+benchmarks/retraining.json (training from logs of several lengths); writes experiments/results/scale.md and the marked
+part of docs/scale.md. Every number of the arithmetic there is a measured figure, a target or an assumption below, or is
+computed from these.
 """
 
 import json
@@ -13,11 +15,20 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "experiments/results/scale.json"
+BENCHMARKS = ROOT / "benchmarks/results.json"
+RETRAINING = ROOT / "benchmarks/retraining.json"
 RESULTS = ROOT / "experiments/results/scale.md"
 DOCS = ROOT / "docs/scale.md"
 BEGIN, END = "<!-- begin: experiments/scale_page.py -->\n", "<!-- end: experiments/scale_page.py -->\n"
 
-TARGETS = {"people": 1e8, "items": 1e7, "slates_per_person_day": 1.0, "peak_over_mean": 3.0, "days_of_log": 365.0}
+TARGETS = {
+    "people": 1e8,
+    "items": 1e7,
+    "slates_per_person_day": 1.0,
+    "peak_over_mean": 3.0,
+    "days_of_log": 365.0,
+    "hours_to_retrain": 24.0,
+}
 ASSUMED = {
     "dollars_per_core_hour": 0.04,
     "dollars_per_gb_month": 0.10,
@@ -31,33 +42,65 @@ WIDTH = 70
 """Columns of the blocks that `train` iterates: the largest rank, 50, and 20 more (`slatewise.catalog.taste`)."""
 BLOCKS = 4
 """Blocks that one process holds at a time: the basis, the product, one partial sum and a copy of the decomposition."""
+MEGABYTE = 2**20
 Figures = dict[str, float]
+
+
+def load() -> dict[str, Any]:
+    """Return everything that was measured: the run, with what the benchmarks say in keys of their own."""
+    measured: dict[str, Any] = json.loads(MEASURED.read_text(encoding="utf-8"))
+    benchmarks = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
+    retraining = json.loads(RETRAINING.read_text(encoding="utf-8"))
+    return {**measured, "index_p50_ms": benchmarks["index_p50_ms"], "retraining": retraining}
 
 
 def inputs(measured: dict[str, Any]) -> Figures:
     """Return the measured figures that the arithmetic starts from, per person, like, slate or item."""
-    small, large = measured["runs"][0], measured["runs"][-1]
-    more = large["users"] - small["users"]
-    stage, before = large["stages"], small["stages"]
-    memory = max(stage["retraining"]["peak_mb"] - before["retraining"]["peak_mb"], 0.0)
+    large = measured["runs"][-1]
     return {
-        "items_of_run": large["items"],
         "likes_per_person": large["likes"] / large["users"],
-        "train_us_per_like": 1e6 * stage["first training"]["cpu_s"] / large["likes_trained"],
-        "retrain_ms_per_slate": 1e3 * stage["retraining"]["cpu_s"] / large["users"],
-        "retrain_kb_per_person": 1e3 * memory / more,
+        "train_us_per_like": 1e6 * large["stages"]["first training"]["cpu_s"] / large["likes_trained"],
+        **retraining(measured["retraining"]),
         "belief_bytes": measured["store"]["belief_bytes"],
         "log_bytes_per_slate": measured["store"]["log_bytes_per_slate"],
         "request_ms": measured["store"]["cpu_ms_per_slate"],
-        "slate_ns_per_item": 1e6 * measured["large_catalog"]["slate_ms"] / measured["large_catalog"]["items"],
+        "index_p50_ms": measured["index_p50_ms"],
+    }
+
+
+def retraining(measured: dict[str, Any]) -> Figures:
+    """Return what training from the log takes for one more person with one slate, and for one more slate of a person.
+
+    Differences between sizes leave out what does not grow with the log.
+    """
+    once = [row for row in measured["training"] if row["slates_each"] == 1]
+    often = [row for row in measured["training"] if row["slates_each"] > 1]
+    people = once[-1]["people"] - once[0]["people"]
+    slates = often[-1]["people"] * (often[-1]["slates_each"] - often[0]["slates_each"])
+    return {
+        "read_ms_per_slate": measured["read_ms_per_slate"],
+        "fit_ms_per_person": 1e3 * (once[-1]["fit_cpu_s"] - once[0]["fit_cpu_s"]) / people,
+        "fit_ms_per_slate": 1e3 * (often[-1]["fit_cpu_s"] - often[0]["fit_cpu_s"]) / slates,
+        "retrain_kb_per_person": MEGABYTE / 1e3 * (once[-1]["peak_mb"] - once[0]["peak_mb"]) / people,
+        "retrain_kb_per_slate": MEGABYTE / 1e3 * (often[-1]["peak_mb"] - often[0]["peak_mb"]) / slates,
+    }
+
+
+def retraining_of_a_person(known: Figures) -> Figures:
+    """Return what the whole log of one person takes: reading and fitting in seconds of a core, memory in GB."""
+    slates = TARGETS["slates_per_person_day"] * TARGETS["days_of_log"]
+    return {
+        "read_s": slates * known["read_ms_per_slate"] / 1e3,
+        "fit_s": (known["fit_ms_per_person"] + (slates - 1) * known["fit_ms_per_slate"]) / 1e3,
+        "gb": (known["retrain_kb_per_person"] + (slates - 1) * known["retrain_kb_per_slate"]) / 1e6,
     }
 
 
 def arithmetic(known: Figures) -> Figures:
     """Return what the targets take, computed from inputs, targets and assumptions alone."""
-    people, items, day = TARGETS["people"], TARGETS["items"], TARGETS["slates_per_person_day"]
+    people, day, each = TARGETS["people"], TARGETS["slates_per_person_day"], retraining_of_a_person(known)
     peak = people * day / 86_400 * TARGETS["peak_over_mean"]
-    slate_ms = known["request_ms"] + 1e-6 * known["slate_ns_per_item"] * (items - known["items_of_run"])
+    slate_ms = known["request_ms"] + known["index_p50_ms"]
     cores = peak * slate_ms / 1e3 / ASSUMED["busy_share"]
     request_cores = peak * known["request_ms"] / 1e3 / ASSUMED["busy_share"]
     beliefs, log = (
@@ -65,7 +108,7 @@ def arithmetic(known: Figures) -> Figures:
         people * day * TARGETS["days_of_log"] * known["log_bytes_per_slate"] / 1e9,
     )
     train = people * known["likes_per_person"] * known["train_us_per_like"] / 1e6 / 3_600
-    retrain = people * day * known["retrain_ms_per_slate"] / 1e3 / 3_600
+    retrain = people * (each["read_s"] + each["fit_s"]) / 3_600
     hour, gb_month = ASSUMED["dollars_per_core_hour"], ASSUMED["dollars_per_gb_month"]
     return {
         "slates_per_second_at_peak": peak,
@@ -80,31 +123,36 @@ def arithmetic(known: Figures) -> Figures:
         "database_machines": math.ceil((beliefs + log) / ASSUMED["machine_disk_gb"]),
         "train_core_hours": train,
         "train_dollars": train * hour,
-        "train_gb_per_process": items * WIDTH * 8 * BLOCKS / 1e9,
-        "retrain_core_hours_per_day_of_log": retrain,
-        "retrain_dollars_per_day_of_log": retrain * hour,
-        "retrain_gb": people * known["retrain_kb_per_person"] / 1e6,
+        "train_gb_per_process": TARGETS["items"] * WIDTH * 8 * BLOCKS / 1e9,
+        "read_core_hours": people * each["read_s"] / 3_600,
+        "fit_core_hours": people * each["fit_s"] / 3_600,
+        "retrain_dollars": retrain * hour,
+        "retrain_gb": people * each["gb"],
     }
 
 
 def limits(known: Figures) -> list[tuple[float, str]]:
     """Return at how many people, with ten million items, each part outgrows one machine; the smallest first."""
     found, cores = arithmetic(known), ASSUMED["machine_cores"] * TARGETS["people"]
-    per_person = (known["belief_bytes"] + known["log_bytes_per_slate"] * TARGETS["days_of_log"]) / 1e9
-    memory = known["retrain_kb_per_person"] / 1e6
+    each, days, hours = retraining_of_a_person(known), TARGETS["days_of_log"], TARGETS["hours_to_retrain"]
+    per_person = (found["beliefs_gb"] + found["log_gb"]) / TARGETS["people"]
     return sorted(
         [
             (cores / found["serving_cores"], "exact slates at the peak, in cores"),
             (cores / found["indexed_cores"], "the rest of a request, in cores"),
-            (ASSUMED["machine_disk_gb"] / per_person, "beliefs and a year of log, on disk"),
-            (ASSUMED["machine_gb"] / memory if memory else math.inf, "retraining, which holds the log in memory"),
+            (ASSUMED["machine_disk_gb"] / per_person, f"beliefs and {days:g} days of log, on disk"),
+            (ASSUMED["machine_gb"] / each["gb"], f"retraining from {days:g} days of log, in memory"),
+            (
+                hours * 3_600 / (each["read_s"] + each["fit_s"]),
+                f"retraining from {days:g} days of log, within {hours:g} hours on one core",
+            ),
         ]
     )
 
 
 def section(measured: dict[str, Any]) -> str:
     """Return the part of docs/scale.md that is computed."""
-    known, large = inputs(measured), measured["runs"][-1]
+    known, large, again = inputs(measured), measured["runs"][-1], measured["retraining"]
     found = arithmetic(known)
     first = limits(known)
     rows = "\n".join(f"| {words} | {_number(known[name])} |" for name, words in INPUTS.items())
@@ -112,6 +160,9 @@ def section(measured: dict[str, Any]) -> str:
     breaks = "\n".join(f"| {words} | {_number(number)} |" for number, words in first)
     return f"""Measured by `{measured["command"]}`: {large["users"]:,} people, {large["items"]:,} items,
 rank {large["rank"]}. Machine: {measured["machine"]}; load average before the run {measured["load_before"]:g}.
+Training from the log by `{again["command"]}` ({again["machine"]["processor"]}, load average before
+{again["load_before"]:.2g}); slates of ten million items are `index_p50_ms` of benchmarks/results.json
+(`python -m benchmarks --scale`), for people who have answered five slates.
 
 | measured | |
 | --- | ---: |
@@ -128,7 +179,7 @@ ${ASSUMED["dollars_per_gb_month"]:g} for a GB of disk a month, cores {ASSUMED["b
 {costs}
 
 Where one such machine ends, with {_number(TARGETS["items"])} items: **the first thing that breaks is
-{first[0][1].partition(",")[0]}**.
+{first[0][1]}**. All rows count the same {TARGETS["days_of_log"]:g} days.
 
 | what outgrows one machine | at so many people |
 | --- | ---: |
@@ -139,16 +190,19 @@ Where one such machine ends, with {_number(TARGETS["items"])} items: **the first
 INPUTS = {
     "likes_per_person": "likes per person",
     "train_us_per_like": "first training, µs of a core per like, all passes",
-    "retrain_ms_per_slate": "retraining from the log, ms of a core per slate",
-    "retrain_kb_per_person": "memory that retraining takes more per person with one slate, kB",
+    "read_ms_per_slate": "retraining: reading a slate with its feedback from the store, ms of a core",
+    "fit_ms_per_person": "fitting one more person with one slate, ms of a core",
+    "fit_ms_per_slate": "fitting one more slate of somebody, ms of a core",
+    "retrain_kb_per_person": "memory of retraining for one more person with one slate, kB",
+    "retrain_kb_per_slate": "for one more slate of somebody, kB",
     "belief_bytes": "belief of a person in the store, bytes",
     "log_bytes_per_slate": "slate with its feedback in the store, bytes",
     "request_ms": "slate and feedback through the store with the items of the run, ms of a core",
-    "slate_ns_per_item": "exact slate of a large catalog, ns of a core per item",
+    "index_p50_ms": "exact slate of 10,000,000 items like those of ML-1M, median (`index_p50_ms`), ms of one thread",
 }
 OUTPUTS = {
     "slates_per_second_at_peak": "slates per second at the peak",
-    "slate_ms": "exact slate and feedback, ms of a core",
+    "slate_ms": "exact slate of 10,000,000 items and feedback: the last two together, ms of a core",
     "serving_cores": "cores to serve exact slates at the peak",
     "serving_dollars_month": "the same, dollars a month",
     "indexed_cores": "cores if choosing costs what it did in the run, as with an index or sections",
@@ -160,9 +214,10 @@ OUTPUTS = {
     "train_core_hours": "first training on everybody, core hours",
     "train_dollars": "the same, dollars",
     "train_gb_per_process": "memory of each training process: blocks of numbers per item, GB",
-    "retrain_core_hours_per_day_of_log": "retraining for each day in the log, core hours",
-    "retrain_dollars_per_day_of_log": "the same, dollars",
-    "retrain_gb": "memory of retraining for one day in the log, GB",
+    "read_core_hours": "each retraining: reading the log of 365 days, core hours",
+    "fit_core_hours": "fitting it, core hours",
+    "retrain_dollars": "both, dollars",
+    "retrain_gb": "memory of retraining from the log of 365 days, GB",
 }
 
 
@@ -227,7 +282,7 @@ def _number(value: float) -> str:
 
 def main() -> None:
     """Write both pages."""
-    measured = json.loads(MEASURED.read_text(encoding="utf-8"))
+    measured = load()
     RESULTS.write_text(page(measured), encoding="utf-8")
     DOCS.write_text(with_section(DOCS.read_text(encoding="utf-8"), section(measured)), encoding="utf-8")
 

@@ -26,6 +26,7 @@ from benchmarks import (
     memory,
     policies,
     report,
+    retraining,
     round_trips,
     runner,
     scale_sizes,
@@ -42,6 +43,7 @@ from benchmarks.inputs import random_catalog
 from slatewise.catalog.taste import linearized_taste
 from slatewise.cli import app
 from slatewise.report import markdown_table
+from slatewise.retraining.log_cache import KnownLog
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.process
@@ -64,7 +66,7 @@ TINY: dict[str, Callable[[], dict[str, Any]]] = {
     "trained": lambda: scale_slates.trained(n_items=20_000, n_users=2, repeats=1, data="synthetic"),
     "workers": lambda: scale_workers.run(n_items=20_000, n_workers=2),
     "sizes": lambda: scale_sizes.run((1_000, 20_000)),
-    "training": lambda: training.exponents((20_000, 60_000)),
+    "training": lambda: training.run((20_000, 60_000), (20_000, 60_000)),
     "round_trips": round_trips.run,
 }
 SLOW = ("startup", "hardest", "workers", "sizes", "training", "round_trips")
@@ -374,10 +376,29 @@ def test_the_page_quotes_the_stored_results() -> None:
 @pytest.mark.slow
 def test_training_is_measured_at_every_size() -> None:
     figures = training.run((20_000, 60_000), ())
-    assert set(figures) == {
-        *(f"train.{size}.{name}" for size in (20_000, 60_000) for name in ("cpu_s", "peak_mb")),
-        "train_exponent",
-        "train_memory_exponent",
-    }
-    assert figures["train.60000.cpu_s"] > 0
-    assert figures["train.60000.peak_mb"] > 50
+    assert set(figures) == {"training", "train_exponent", "train_memory_exponent"}
+    rows = figures["training"]
+    assert [row["likes"] for row in rows] == [pytest.approx(size, rel=0.1) for size in (20_000, 60_000)]
+    assert all(row["cpu_s"] > 0 and row["peak_mb"] > 50 for row in rows)
+    assert report.training_table(figures).rows[1][0] == f"{rows[1]['likes']:,}"
+
+
+def test_the_growth_of_training_is_that_of_what_likes_add() -> None:
+    rows = [{"likes": 10**power, "cpu_s": 3.0 + 2.0 * 10**power, "peak_mb": 100.0} for power in (3, 4, 5)]
+    growth_of = training.growth_of("train", 3.0, rows)
+    assert growth_of == {"train_exponent": pytest.approx(1.0), "train_memory_exponent": pytest.approx(0.0)}
+
+
+@pytest.mark.slow
+def test_training_from_a_log_is_measured_for_more_people_and_for_more_slates() -> None:
+    figures = retraining.run(((100, 1), (200, 1), (100, 3)), (2, 9))
+    assert [(row["people"], row["slates_each"]) for row in figures["training"]] == [(100, 1), (200, 1), (100, 3)]
+    assert all(row["fit_cpu_s"] > 0 and row["peak_mb"] > 50 for row in figures["training"])
+    assert figures["read_ms_per_slate"] > 0
+
+
+def test_the_log_that_is_trained_from_has_the_size_that_is_said(tmp_path: Path) -> None:
+    assert retraining.collect(tmp_path, 7, 3) == 21
+    known = KnownLog.read(tmp_path / "cache", retraining.RULES)
+    assert known is not None
+    assert (known.log.n_people, len(known.log.items), len(known.keys)) == (7, 21 * retraining.SEEN, 7)
