@@ -1,7 +1,7 @@
 import importlib
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -236,6 +236,29 @@ def test_blocks_must_be_opened_again(plain_python: pytest.MonkeyPatch) -> None:
         return open_blocks(*given) if size == 0 else (best, size)
 
     plain_python.setattr(greedy, "open_blocks", once)
+    assert np.mean((slates.dpp_greedy(logits, vectors, available, 5).items != honest).any(axis=1)) > 0.5
+
+
+@given(seed=SEEDS, n_blocks=st.sampled_from([1, 63, 64, 65, 128, 300]), share=st.floats(0.0, 0.2))
+def test_no_block_that_reaches_is_passed_over(seed: int, n_blocks: int, share: float) -> None:
+    random = np.random.default_rng(seed)
+    bounds = np.where(random.random(n_blocks) < share, 1.0, random.choice([-np.inf, np.nan, 0.0], size=n_blocks))
+    start, kernel = int(random.integers(0, n_blocks + 1)), cast(Kernel, greedy.first_reaching)
+    for reach, reaches in ((1.0, bounds == 1.0), (-np.inf, np.isfinite(bounds))):
+        found = start + np.flatnonzero(reaches[start:])
+        assert kernel.__wrapped__(bounds, start, reach) == (found[0] if len(found) else n_blocks)
+
+
+def test_a_run_that_is_passed_over_unseen_would_be_noticed(plain_python: pytest.MonkeyPatch) -> None:
+    """Negative control: a search that looks only at the first block of every run gives other slates."""
+    logits, vectors, available = world(4, n_items=6_400, dim=5, n_users=10)
+    honest = slates.dpp_greedy(logits, vectors, available, 5).items
+
+    def coarse(bounds: Floats, start: int, reach: float) -> int:
+        limit = max(reach, greedy.LOWEST)
+        return next((block for block in range(start, len(bounds), greedy.RUN) if bounds[block] >= limit), len(bounds))
+
+    plain_python.setattr(greedy, "first_reaching", coarse)
     assert np.mean((slates.dpp_greedy(logits, vectors, available, 5).items != honest).any(axis=1)) > 0.5
 
 

@@ -82,6 +82,9 @@ CROWDED = 32
 CROWDED_SETS = 8
 """Where more items of a block come into question than this, their overlaps are looked at together first."""
 
+RUN = 64
+"""Bounds of blocks are compared so many at a time, in vector registers."""
+
 UNREAD = -1
 """Stands for the number of chosen items where a block has no values yet."""
 
@@ -393,11 +396,17 @@ def place_of_largest(values: Floats, size: int) -> int:
 @inner
 def first_reaching(bounds: Floats, start: int, reach: float) -> int:
     """Return the first block from `start` on whose bound reaches a limit and is not −inf; n_blocks if none does."""
-    limit = max(reach, LOWEST)
-    for block in range(start, bounds.size):
-        if bounds[block] >= limit:
-            return block
-    return bounds.size
+    limit, block = max(reach, LOWEST), start
+    while block + RUN <= bounds.size and not bounds[block] >= limit:
+        run, n_reaching = bounds[block : block + RUN], 0
+        for place in range(RUN):
+            n_reaching += run[place] >= limit
+        if n_reaching > 0:
+            break
+        block += RUN
+    while block < bounds.size and not bounds[block] >= limit:
+        block += 1
+    return block
 
 
 @inner
