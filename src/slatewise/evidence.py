@@ -6,6 +6,7 @@ and `Evidence` is what policies learn from.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +59,7 @@ class Evidence:
         return cls(items, clicks.astype(np.float64), ones, ones)
 
     @property
-    def arrays(self) -> tuple[Integers, Floats, Floats, Floats]:
+    def arrays(self) -> tuple[NDArray[Any], ...]:
         """Items, values, weights and probabilities of examination: what evidence always has."""
         return self.items, self.value, self.weight, self.examined
 
