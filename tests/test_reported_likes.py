@@ -112,3 +112,14 @@ def test_events_that_only_say_yes_are_reports_and_ratings_are_not(kind: str, val
     wanted, other = (shown, reported) if kind == "rating" else (reported, shown)
     np.testing.assert_allclose(learned["shift"], wanted["shift"], rtol=1e-9, atol=1e-9)
     assert np.abs(learned["shift"] - other["shift"]).max() > 0.1
+
+
+def test_of_very_many_items_some_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(7)
+    vectors, rates = 0.1 * draw.normal(size=(20_000, 3)).astype(np.float32), draw.uniform(0.05, 0.5, 20_000)
+    everything = belief.ReportedLikes.of(vectors, rates)
+    monkeypatch.setattr("slatewise.belief.reported_likes.MOST_ITEMS", 5_000)
+    some = belief.ReportedLikes.of(vectors, rates)
+    np.testing.assert_allclose(some.center, everything.center, atol=0.01)
+    np.testing.assert_allclose(some.information, everything.information, atol=0.005)
+    assert np.abs(some.information - everything.information).max() > 0.0

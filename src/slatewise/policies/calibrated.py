@@ -55,7 +55,7 @@ from slatewise.slates.stochastic import SoftmaxGreedy, StochasticChoice
 
 MOST_LIKED = 10
 LEAST_NOISE = 0.2
-FIXED = ("vectors", "rates", "noise", "category_sets", "similarity_vectors", "model")
+FIXED = ("vectors", "rates", "noise", "category_sets", "similarity_vectors", "model", "reported_likes")
 PREPARED = (*FIXED, "current", "features", "items", "favorite_rate", "n_changed")
 """What is prepared once: for a catalog, and for its rates as they are now."""
 HALFWAY = 3.0
@@ -251,6 +251,7 @@ class Calibrated:
         tables["rates"] = with_rows(self.rates, n_items, changed, sigmoid(catalog.log_odds[changed]))
         tables["vectors"] = with_rows(self.vectors, n_items, changed, other._vectors(changed))
         tables["noise"] = with_rows(self.noise, n_items, changed, other._noise(changed))
+        tables["reported_likes"] = self.reported_likes
         tables["category_sets"] = changed_sets(self.category_sets, catalog.categories[changed], n_items, changed)
         if self.current.mean is not self.rates:
             known = Rates.of(catalog)
