@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import shadow as shadow_benchmark
 from slatewise.policies import make_policy
 from slatewise.recommender import AtMost, PolicyShare, Recommender, SlateRules
 from slatewise.service.settings import load_settings, shadow_share
@@ -70,3 +71,24 @@ def test_a_service_has_it_from_its_settings(tmp_path: Path) -> None:
     file = tmp_path / "slatewise.toml"
     file.write_text('[shadow]\npolicy = "popular"\n')
     assert shadow_share(load_settings({"catalog": tmp_path}, file).shadow) == PolicyShare("popular")
+
+
+def test_the_benchmark_compares_what_differs_in_its_shadow_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same slates are shown by all of them, and each log has its own shadow."""
+    monkeypatch.setattr(shadow_benchmark, "USERS", 1)
+    logs: dict[str, list[dict[str, Any]]] = {}
+    by_turns = shadow_benchmark.by_turns
+
+    def noted(recommenders: dict[str, Recommender], turns: int) -> dict[str, list[float]]:
+        times = by_turns(recommenders, turns)
+        logs.update({name: one.export("user 0")["slates"] for name, one in recommenders.items()})
+        return times
+
+    monkeypatch.setattr(shadow_benchmark, "by_turns", noted)
+    measured = shadow_benchmark.run((60,), turns=1)
+    assert list(measured["60"]) == list(shadow_benchmark.SHADOWS)
+    shown = [[row["items"] for row in rows] for rows in logs.values()]
+    assert all(one == shown[0] for one in shown)
+    assert [rows[0]["choice"].get("shadow", {}).get("policy") for rows in logs.values()] == [
+        None if share is None else share.policy for share in shadow_benchmark.SHADOWS.values()
+    ]
