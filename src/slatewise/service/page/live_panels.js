@@ -60,8 +60,18 @@ export function verdicts(policies) {
   return element(
     "ul",
     { class: "verdicts" },
-    compared.map((one) => element("li", {}, element("strong", {}, policyName(one.policy)), " ", one.verdict)),
+    compared.map((one) =>
+      element("li", {}, element("strong", {}, policyName(one.policy)), " ", one.verdict, element("p", { class: "note" }, evidence(one))),
+    ),
   );
+}
+
+/** The difference to the control, by an interval that holds whenever somebody looks, and how long it takes to know more. */
+function evidence({ difference: { value, low, high }, control, slates_needed: slates, days_needed: days }) {
+  if (value === null) return "";
+  const range = low === null ? "" : ` (${points(low)} to ${points(high)}, at any time)`;
+  const wait = days === null ? slates && `about ${count(slates, "more slate")} to know` : `about ${count(Math.ceil(days), "more day")} to know`;
+  return [`click rate ${points(value)} points against ${policyName(control)}${range}`, wait].filter(Boolean).join(" · ");
 }
 
 /** The latest trainings with the decision of the gate. */
@@ -88,6 +98,10 @@ function training(one) {
 
 function signed(value) {
   return `${value > 0 ? "+" : "−"}${Math.abs(value).toFixed(4)}`;
+}
+
+function points(value) {
+  return `${value < 0 ? "−" : "+"}${Math.abs(100 * value).toFixed(1)}`;
 }
 
 function share(value) {
