@@ -22,7 +22,10 @@ SEEN = {"difference": {"value": 0.012, "low": -0.003, "high": 0.027}, "slates_ne
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (SEEN, "click rate +1.2 points against Most popular (−0.3 to +2.7, at any time) · about 4,200 more slates to know"),
+        (
+            SEEN,
+            "click rate +1.2 points against Most popular (−0.3 to +2.7, at any time) · about 4,200 more slates to know",
+        ),
         ({**SEEN, "days_needed": 2.2}, "(−0.3 to +2.7, at any time) · about 3 more days to know"),
         ({**NOTHING, "difference": {"value": -0.02, "low": None, "high": None}}, "click rate −2.0 points against"),
         ({**SEEN, "slates_needed": 0}, "(−0.3 to +2.7, at any time)"),

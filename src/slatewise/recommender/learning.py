@@ -510,7 +510,8 @@ def likes_at(policy: ServedPolicy, learned: Learned, now: float) -> Evidence:
     weight = rows[:, 3] * _fading(policy, now - rows[:, 5])
     items, reported = rows[:, 1].astype(np.int64), rows[:, 4] == REPORTED
     examined = np.where(reported, 1.0, rows[:, 4])
-    return Evidence(items[None], rows[None, :, 2], weight[None], examined[None], reported[None])
+    others = (items[None], rows[None, :, 2], weight[None], examined[None])
+    return Evidence(*others, reported[None] if reported.any() else None)
 
 
 def _counts(policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> Integers:
