@@ -41,15 +41,12 @@ class ReportedLikes:
         return cls(center, 0.5 * (information + information.T))
 
     def shifts(self, vectors: Floats, rates: Floats) -> Floats:
-        """Return the g (n, dim) of items with these t (n, dim) and μ (n,)."""
-        return np.asarray(vectors / rates[:, None] - self.center)
+        """Return the g (..., dim) of items with these t (..., dim) and μ (...)."""
+        return np.asarray(vectors / rates[..., None] - self.center)
 
     def add(self, beliefs: Beliefs, evidence: Evidence, vectors: NDArray[np.float32], rates: Floats) -> Beliefs:
         """Add what is reported in the evidence."""
-        weight = evidence.counted * evidence.is_reported
-        items = np.maximum(evidence.items, 0)
-        gradients = vectors[items].astype(np.float64) / rates[items][..., None]
-        amount = weight.sum(axis=1)
-        precision = beliefs.precision + amount[:, None, None] * self.information
-        shift = beliefs.shift + (weight[..., None] * gradients).sum(axis=1) - amount[:, None] * self.center
-        return Beliefs(precision, shift)
+        weight, items = evidence.counted * evidence.is_reported, np.maximum(evidence.items, 0)
+        shifts = self.shifts(vectors[items].astype(np.float64), rates[items])
+        precision = beliefs.precision + weight.sum(axis=1)[:, None, None] * self.information
+        return Beliefs(precision, beliefs.shift + (weight[..., None] * shifts).sum(axis=1))

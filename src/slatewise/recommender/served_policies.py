@@ -49,7 +49,9 @@ def can_make(entry: PolicyShare, catalog: Catalog, rules: LearningRules) -> bool
 def policy_key(entry: PolicyShare, policy: Policy, digest: str, rules: LearningRules) -> str:
     """Return what identifies beliefs: of a policy with its options, on a catalog, under the rules for learning."""
     kind = entry.policy if isinstance(entry.policy, str) else policy_name(policy)
-    rule = [rules.described(), str(dict(rules.kinds)), LIKES, *(["reported"] * hasattr(type(policy), "reported_likes"))]
+    rule = [rules.described(), str(dict(rules.kinds)), LIKES]
+    if hasattr(type(policy), "reported_likes"):
+        rule.append("reported likes say which items, not how many")
     ignored = getattr(policy, "choosing_options", ())
     options = {name: value for name, value in policy_options(policy).items() if name not in ignored}
     described = json.dumps([kind, options, digest, rule], sort_keys=True, default=str)

@@ -123,7 +123,7 @@ class GuardedProtocol(HttpToolsProtocol):
     limits = ConnectionLimits(1000, 500)
     transport: "ResponseTransport"
     in_head = False
-    is_broken = False
+    has_stopped_reading = False
     """Whether nothing more is read: what came was no HTTP, or too much, or the client has sent everything."""
     head_size = trailer_size = 0
     arrival = Arrival(is_whole=True)
@@ -153,11 +153,11 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take data; a request that is still incomplete must not take too long, nor its head grow beyond bounds."""
-        if self.transport.is_lingering or self.is_broken:
+        if self.transport.is_lingering or self.has_stopped_reading:
             self.transport.drain(len(data))
             return
         super().data_received(data)
-        if self.is_broken:
+        if self.has_stopped_reading:
             return
         if (self.in_head or not self.arrival.is_whole) and self.request_timer is None:
             self._start_request_timer()
@@ -207,7 +207,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """From now on the service waits for the client, unless it has sent the next request already."""
-        is_last = self.is_broken and not self.pipeline
+        is_last = self.has_stopped_reading and not self.pipeline
         super().on_response_complete()
         if is_last:
             self.transport.close()
@@ -244,7 +244,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _end_after_responses(self) -> bool:
         """Read no more, and close when all requests that have arrived have their responses; whether there are any."""
-        self.is_broken, is_due = True, self.cycle is not None and not self.cycle.response_complete
+        self.has_stopped_reading, is_due = True, self.cycle is not None and not self.cycle.response_complete
         if not self.arrival.is_whole:
             is_due = bool(self.pipeline)
             if is_due:
