@@ -375,9 +375,9 @@ class Recommender:
         brought = NO_RULES
         if scenario is not None:
             if scenario not in self._scenarios:
-                raise RuleError(
-                    "scenario", f"there is none of this name; known are {', '.join(self._scenarios) or 'none'}"
-                )
+                known = ", ".join(self._scenarios)
+                advice = f"choose from: {known}" if known else "the settings have no scenarios"
+                raise RuleError("scenario", f"there is no scenario of this name; {advice}")
             brought = self._scenarios[scenario]
             rules = brought.and_also(rules)
         lists = {name: tuple(others[name]) for name in LISTS if others.get(name) is not None}
