@@ -1,5 +1,6 @@
 """A real browser in front of the real server; what a machine lacks is skipped loudly, and is a failure in CI."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -43,11 +44,35 @@ def films(tmp_path_factory: pytest.TempPathFactory, has_films: bool) -> Iterator
     """The service on ML-100K, or on a synthetic world where there is none."""
     directory = tmp_path_factory.mktemp("films")
     if has_films:
-        train(directory)
+        shutil.copytree(trained_once(tmp_path_factory.getbasetemp()), directory / "catalog")
     else:
         Catalog.train(make_world().dataset, BprSettings(epochs=10)).save(directory / "catalog")
     with Server(directory) as server:
+        prepare(server)
         yield server
+
+
+def prepare(server: Server) -> None:
+    """Choose by every policy that the page offers, and learn: in a fresh clone this compiles for minutes."""
+    with server.client() as client:
+        client.timeout = 300
+        for policy in client.get("/v1/policies").raise_for_status().json():
+            for _ in range(2):
+                asked = {"user": f"someone who tries {policy['name']}", "policy": policy["name"]}
+                slate = client.post("/v1/slates", json=asked).raise_for_status().json()
+                said = {"slate_id": slate["slate_id"], "clicked": [slate["items"][0]["id"]]}
+                client.post("/v1/feedback", json=said).raise_for_status()
+
+
+def trained_once(base: Path) -> Path:
+    """Return the catalog of ML-100K, which one of several processes that test at once trains for all."""
+    directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trained"
+    directory.mkdir(exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (directory / "catalog").exists():
+            train(directory)
+    return directory / "catalog"
 
 
 def train(directory: Path) -> None:

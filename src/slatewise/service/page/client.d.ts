@@ -103,7 +103,7 @@ export interface Storage {
 export interface ClientOptions {
   url?: string;
   key?: () => string | null;
-  onUnauthorized?: (refused: boolean) => Promise<void>;
+  onUnauthorized?: (refused: string | null) => Promise<void>;
   storage?: Storage;
   timeout?: number;
 }

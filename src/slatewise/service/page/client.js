@@ -39,9 +39,9 @@ export class Client extends EventTarget {
   #lost = false;
   #sequence = 0;
 
-  /** url: of the service; key: a function that returns the API key or null; onUnauthorized: a function that gets
-      another key, or throws; storage: what keeps events (get, set, remove, names); timeout: of a request, in
-      milliseconds. */
+  /** url: of the service; key: a function that returns the API key or null; onUnauthorized: a function that is
+      given the key that was refused (or null), and gets another one or throws; storage: what keeps events (get, set,
+      remove, names); timeout: of a request, in milliseconds. */
   constructor({ url, key = () => null, onUnauthorized = null, storage = browser, timeout = TIMEOUT } = {}) {
     super();
     Object.assign(this, { url, key, onUnauthorized, storage, timeout });
@@ -78,9 +78,10 @@ export class Client extends EventTarget {
 
   /** Ask once. */
   async ask(method, path, body) {
+    const key = this.key();
     const answer = await this.#reach(method, path, body);
     if (answer.status === 401 && this.onUnauthorized) {
-      await this.onUnauthorized(this.key() !== null);
+      await this.onUnauthorized(key);
       return this.ask(method, path, body);
     }
     const content = answer.status === 204 ? null : await read(answer);

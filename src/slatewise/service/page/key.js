@@ -12,10 +12,12 @@ export function key() {
   return tab.get(NAME);
 }
 
-/** Ask the person for a key; `refused` says that the last one was not accepted. Several callers share one dialog. */
-export function askForKey(refused) {
-  asking ??= open(refused).finally(() => (asking = null));
-  return asking;
+/** Ask the person for another key than the one that was refused (null: there was none), unless it is there by now.
+    Several callers share one dialog. */
+export async function askForKey(refused) {
+  if (key() !== refused) return;
+  asking ??= open(refused !== null).finally(() => (asking = null));
+  await asking;
 }
 
 function open(refused) {
