@@ -4,8 +4,8 @@ An item that nobody looked at is no refusal. `Reactions` is what a client report
 and `Evidence` is what policies learn from.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -112,7 +112,7 @@ class Attention:
     Parameters
     ----------
     rule : str
-        A key of `ATTENTION_RULES`, for slates of which the client did not say what was seen: `all` was looked at;
+        One of `ATTENTION_RULES`, for slates of which the client did not say what was seen: `all` was looked at;
         everything `until-last-click`, and what is below it with the probability in `curve` (without one it teaches
         nothing); or each place with the probability in `curve`.
     skip_weight : float
@@ -153,59 +153,70 @@ class Attention:
 
     def evidence(self, reactions: Reactions) -> Evidence:
         """Return what reactions teach; what the client reported as seen overrides the rule."""
-        has_value = reactions.has_value
-        seen, examined = ATTENTION_RULES[self.rule](self, reactions)
-        is_told = reactions.is_seen_told[:, None]
-        seen = np.where(is_told, reactions.seen, seen) | has_value
-        return Evidence(
-            np.where(seen, reactions.items, -1),
-            np.where(has_value, reactions.value, 0.0),
-            np.where(has_value, 1.0, self.skip_weight),
-            np.where(is_told, 1.0, examined),
+        shape = reactions.items.shape
+        found = np.empty(shape, dtype=np.int64), np.empty(shape), np.empty(shape), np.empty(shape)
+        said = (
+            np.ascontiguousarray(reactions.items, dtype=np.int64),
+            np.ascontiguousarray(reactions.value, dtype=np.float64),
+            np.ascontiguousarray(reactions.seen, dtype=np.bool_),
+            np.ascontiguousarray(reactions.is_seen_told, dtype=np.bool_),
         )
+        _attend(ATTENTION_RULES.index(self.rule), float(self.skip_weight), self._shares, said, found)
+        return Evidence(*found)
 
-    def examination(self, n_places: int) -> Floats:
-        """Return the curve for so many places (n_places,)."""
-        places = np.minimum(np.arange(n_places), len(self.curve) - 1)
-        return np.array(self.curve)[places]
-
-
-Rule = Callable[[Attention, Reactions], tuple[Booleans, Floats]]
-"""Returns which items were seen and the probability that they were looked at, both (n_users, k)."""
+    @cached_property
+    def _shares(self) -> Floats:
+        """The curve as an array; 0 if there is none."""
+        return np.array(self.curve or (0.0,), dtype=np.float64)
 
 
-def _everything(_attention: Attention, reactions: Reactions) -> tuple[Booleans, Floats]:
-    """Everything was looked at: the paper."""
-    return np.ones(reactions.items.shape, dtype=np.bool_), np.ones(reactions.items.shape)
-
-
-def _until_last_click(attention: Attention, reactions: Reactions) -> tuple[Booleans, Floats]:
-    """Users look from the top to the last item they reacted to; what is below is left to the curve, or unknown."""
-    from_below = reactions.has_value[:, ::-1]
-    seen = np.logical_or.accumulate(from_below, axis=1)[:, ::-1]
-    if not attention.curve:
-        return seen, np.ones(seen.shape)
-    return np.ones(seen.shape, dtype=np.bool_), np.where(seen, 1.0, attention.examination(seen.shape[1]))
-
-
-def _by_place(attention: Attention, reactions: Reactions) -> tuple[Booleans, Floats]:
-    """Each place is looked at with its probability, which clicks depend on too; a dislike is certain."""
-    examined = np.where(reactions.value == 0.0, 1.0, attention.examination(reactions.items.shape[1]))
-    return np.ones(examined.shape, dtype=np.bool_), examined
-
-
-ATTENTION_RULES: dict[str, Rule] = {
-    "all": _everything,
-    "until-last-click": _until_last_click,
-    "curve": _by_place,
-}
+ATTENTION_RULES = ("all", "until-last-click", "curve")
 """What was looked at if the client does not say."""
+ALL, UNTIL_LAST_CLICK, CURVE = range(3)
 
 SERVICE_DEFAULT = Attention("until-last-click", skip_weight=0.3, curve=(0.5,))
 """What a service assumes before it has fitted anything: safe in every world of `slatewise reproduce attention`.
 
 Both numbers were chosen on validation users; the rule of the laboratory is `Attention()`, that of the paper.
 """
+
+
+@compiled
+def _attend(
+    rule: int,
+    skip_weight: float,
+    curve: Floats,
+    said: tuple[Integers, Floats, Booleans, Booleans],
+    evidence: tuple[Integers, Floats, Floats, Floats],
+) -> None:
+    """Fill in the evidence of reactions, as `Attention` says.
+
+    `all` was looked at: the paper. `until-last-click`: users look from the top to the last item they reacted to, and
+    what is below is left to the curve, or unknown without one. `curve`: each place is looked at with its probability,
+    which clicks depend on too; a dislike is certain.
+    """
+    items, value, seen, is_seen_told = said
+    found, found_value, weight, examined = evidence
+    n_places = items.shape[1]
+    for user in range(items.shape[0]):
+        last = -1
+        for place in range(n_places):
+            if items[user, place] >= 0 and not np.isnan(value[user, place]):
+                last = place
+        for place in range(n_places):
+            has_value = items[user, place] >= 0 and not np.isnan(value[user, place])
+            share = curve[min(place, curve.size - 1)]
+            is_seen, chance = True, 1.0
+            if is_seen_told[user]:
+                is_seen = seen[user, place] or has_value
+            elif rule == UNTIL_LAST_CLICK and place > last:
+                is_seen, chance = share > 0.0, share if share > 0.0 else 1.0
+            elif rule == CURVE and value[user, place] != 0.0:
+                chance = share
+            found[user, place] = items[user, place] if is_seen else -1
+            found_value[user, place] = value[user, place] if has_value else 0.0
+            weight[user, place] = 1.0 if has_value else skip_weight
+            examined[user, place] = chance
 
 
 @compiled

@@ -24,6 +24,7 @@ from slatewise.belief.gaussian import (
     factor,
     logit_moments,
     mean,
+    observation_shifts,
     sample,
 )
 from slatewise.belief.reported_likes import ReportedLikes
@@ -43,6 +44,7 @@ __all__ = [
     "factor",
     "logit_moments",
     "mean",
+    "observation_shifts",
     "sample",
     "start",
     "update",

@@ -156,6 +156,16 @@ def add_observations(beliefs: Beliefs, evidence: Evidence, model: LinearModel) -
     return Beliefs(precision, shift)
 
 
+def observation_shifts(evidence: Evidence, model: LinearModel) -> Floats:
+    """Return what each observation of one user (1, n) adds to Σ⁻¹m in `add_observations`: w q (y − qμ) t / ψ_q."""
+    numbers = (evidence.value[0], evidence.weight[0], evidence.examined[0])
+    shifts = np.empty((evidence.items.shape[1], model.vectors.shape[1]))
+    parts = model.vectors, model.expected, model.noise
+    if not _observation_shifts(evidence.items[0], tuple(map(contiguous, numbers)), parts, shifts):
+        raise IndexError(f"an item was liked that the model does not have; it has {len(model.vectors)} items")
+    return shifts
+
+
 def _explain(evidence: Evidence, n_items: int) -> None:
     """Raise the error of evidence that the kernel refused."""
     if evidence.items.max() >= n_items:
@@ -312,9 +322,34 @@ def _add_observations(
                 return False
             for axis in range(len(vector)):
                 vector[axis] = vectors[item, axis]
-            variance = chance * chance * noise[item] + chance * (1.0 - chance) * expected[item]
-            surprise = value - chance * expected[item]
-            pull = weight * chance * surprise / variance
-            add_item(precision[user], shift[user], vector, weight * chance * chance / variance, pull)
+            information, pull = _weigh(value, weight, chance, expected[item], noise[item])
+            add_item(precision[user], shift[user], vector, information, pull)
         mirror(precision[user])
+    return True
+
+
+@compiled
+def _weigh(value: float, weight: float, chance: float, expected: float, noise: float) -> tuple[float, float]:
+    """Return w q² / ψ_q and w q (y − qμ) / ψ_q of an observation: what its t tᵀ and its t are multiplied by."""
+    variance = chance * chance * noise + chance * (1.0 - chance) * expected
+    return weight * chance * chance / variance, weight * chance * (value - chance * expected) / variance
+
+
+@compiled
+def _observation_shifts(
+    items: Integers, evidence: tuple[Floats, ...], model: tuple[Vectors, Floats, Floats], shifts: Floats
+) -> bool:
+    """Write what each observation (n,) adds to a shift: (n, dim); evidence and model as for `_add_observations`.
+
+    Returns whether the model has all items.
+    """
+    values, weights, examined = evidence
+    vectors, expected, noise = model
+    for place in range(items.size):
+        item, chance = items[place], examined[place]
+        if not 0 <= item < len(vectors):
+            return False
+        _, pull = _weigh(values[place], weights[place], chance, expected[item], noise[item])
+        for axis in range(shifts.shape[1]):
+            shifts[place, axis] = pull * vectors[item, axis]
     return True

@@ -7,7 +7,7 @@ error of predicting each item from all others, which a ridge has in closed form.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -85,16 +85,19 @@ class Design:
         eigenvalues, basis = np.linalg.eigh((centered.T * weights) @ centered)
         return cls(centered @ basis, weights, center, np.maximum(eigenvalues, 0.0), basis)
 
-    def ridge(self, targets: Floats, shrinkage: float) -> "Ridge":
-        """Fit (XᵀWX + λI)⁻¹XᵀWy; the residual of i without i is that with i over 1 − h_i, h_i its leverage."""
+    def ridges(self, targets: Floats, shrinkages: Iterable[float]) -> Iterator["Ridge"]:
+        """Fit (XᵀWX + λI)⁻¹XᵀWy for each λ; the residual of i without i is that with i over 1 − h_i (leverage)."""
         means = np.average(targets, axis=0, weights=self.weights)
-        scaled = self.rows / (self.eigenvalues + shrinkage)
-        slopes = (scaled.T * self.weights) @ (targets - means)
-        leverage = self.weights * (np.einsum("ij,ij->i", self.rows, scaled) + 1.0 / self.weights.sum())
-        residuals = (targets - means - self.rows @ slopes) / np.maximum(1.0 - leverage, 1e-6)[:, None]
-        weights = self.basis @ slopes
-        error = float((np.square(residuals).sum(axis=1) * self.weights).sum())
-        return Ridge(np.vstack([means - self.center @ weights, weights]), residuals, error)
+        centered = targets - means
+        products, squares = (self.rows.T * self.weights) @ centered, np.square(self.rows)
+        for shrinkage in shrinkages:
+            scale = 1.0 / (self.eigenvalues + shrinkage)
+            slopes = scale[:, None] * products
+            leverage = self.weights * (squares @ scale + 1.0 / self.weights.sum())
+            residuals = (centered - self.rows @ slopes) / np.maximum(1.0 - leverage, 1e-6)[:, None]
+            weights = self.basis @ slopes
+            error = float(np.einsum("ij,ij->i", residuals, residuals) @ self.weights)
+            yield Ridge(np.vstack([means - self.center @ weights, weights]), residuals, error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +197,7 @@ def designs(content: Content, weights: Floats) -> list[tuple[Features, Design]]:
 
 def best_ridge(choices: Sequence[tuple[Features, Design]], targets: Floats) -> tuple[Features, Ridge]:
     """Return the features and the ridge, of all shrinkages, that predict items best from the others."""
-    fitted = [(one, design.ridge(targets, shrinkage)) for one, design in choices for shrinkage in SHRINKAGES]
+    fitted = ((one, ridge) for one, design in choices for ridge in design.ridges(targets, SHRINKAGES))
     return min(fitted, key=lambda pair: pair[1].error)
 
 

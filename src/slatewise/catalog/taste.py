@@ -103,7 +103,7 @@ def co_likes(dataset: "Dataset") -> NDArray[np.float32]:
 
     shape = (dataset.n_users, dataset.n_items)
     likes = csr_matrix((np.ones(dataset.n_interactions), (dataset.users, dataset.items)), shape=shape)
-    return np.asarray((likes.T @ likes).toarray(), dtype=np.float32)
+    return np.asarray((likes.T @ likes).toarray(order="C"), dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)

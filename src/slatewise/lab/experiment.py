@@ -20,7 +20,7 @@ from slatewise.lab.broadcast import Broadcast, MemoryBroadcast
 from slatewise.lab.cluster import Cluster
 from slatewise.lab.simulate import Session, simulate, users_at_once
 from slatewise.lab.tuning import VALIDATION_SHARE, Candidate, grid_of, policy_with, prepared_policy, train_catalog, tune
-from slatewise.lab.workers import InProcess, ProcessPool, Workers
+from slatewise.lab.workers import InProcess, ProcessPool, Workers, map_by_key
 from slatewise.policies import POLICIES, policy_options
 from slatewise.version import __version__
 
@@ -139,7 +139,8 @@ def run(
             for split, arm in runs
             for users in chunks[split]
         ]
-        simulated = iter(pool.map(tasks))
+        keys = [(split, arm.policy) for split, arm in runs for _ in chunks[split]]
+        simulated = iter(map_by_key(pool, tasks, keys))
     prepared_policy.cache_clear()
     records = [
         next(simulated).with_columns(dataset=pl.lit(dataset.name), split=pl.lit(split), policy=pl.lit(arm.label))
@@ -262,7 +263,8 @@ def _tune_all(
     """Return every split and arm with the options that tuning chose, and the choices."""
     runs = [(split, arm) for split in range(experiment.splits) for arm in experiment.arms]
     tasks = [(_tune, data, catalogs[split, True], experiment, split, arm) for split, arm in runs if arm.tuned]
-    tuned, choices = iter(pool.map(tasks)), []
+    keys = [(split, arm.policy) for split, arm in runs if arm.tuned]
+    tuned, choices = iter(map_by_key(pool, tasks, keys)), []
     for index, (split, arm) in enumerate(runs):
         if arm.tuned:
             best = next(tuned)

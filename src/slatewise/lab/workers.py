@@ -50,6 +50,13 @@ def run_task(function: Callable[..., Any], *arguments: Any) -> Any:
     )
 
 
+def map_by_key(pool: Workers, tasks: Sequence[Task], keys: Sequence[Any]) -> list[Any]:
+    """Run tasks with equal keys one after another: they share what they prepare; results are those of `pool.map`."""
+    order = sorted(range(len(tasks)), key=keys.__getitem__)
+    results = dict(zip(order, pool.map([tasks[number] for number in order]), strict=True))
+    return [results[number] for number in range(len(tasks))]
+
+
 class InProcess:
     """Runs all tasks in this process."""
 

@@ -310,7 +310,7 @@ class Calibrated:
         deviation = np.sqrt(variance + np.square(self.current.deviation.take(shown)))
         propensity = getattr(choice, "propensity", None)
         said = self._said(probability, deviation, state["rounds"])
-        return Slates(choice.items, *said, choice.variety, propensity)
+        return Slates(choice.items, *said, choice.variety, propensity, beliefs if len(shown) == 1 else None)
 
     def _said(self, probability: Floats, deviation: Floats, rounds: Integers) -> tuple[Floats, Floats]:
         """Return probabilities and deviations (n_users, n) that make up for skips of little weight."""
@@ -377,14 +377,12 @@ class Calibrated:
 
     def shifts(self, evidence: Evidence) -> Floats:
         """Return the w q (y − qμ) t / ψ_q of each observation, or what a reported like adds."""
-        items, chance = evidence.items[0], evidence.examined[0]
-        vectors, expected = self.vectors[items].astype(np.float64), self.rates[items]
-        variance = chance * chance * self.noise[items] + chance * (1.0 - chance) * expected
-        shifts = (chance * (evidence.value[0] - chance * expected) / variance)[:, None] * vectors
+        shifts = belief.observation_shifts(evidence, self.model)
         if evidence.reported is not None:
-            reported = self.reported_likes.shifts(vectors, expected)
-            shifts = np.where(evidence.reported[0][:, None], reported, shifts)
-        return np.asarray(evidence.weight[0][:, None] * shifts)
+            items = evidence.items[0]
+            reported = self.reported_likes.shifts(self.vectors[items].astype(np.float64), self.rates[items])
+            shifts = np.where(evidence.reported[0][:, None], evidence.weight[0][:, None] * reported, shifts)
+        return shifts
 
     def score_terms(self, beliefs: Factored, items: Integers, random: Streams) -> ScoreTerms:
         """Return the rates, what taste adds, and what draws of tastes and rates do."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,24 @@ class Covered:
     def with_items(self, coverage: Floats) -> "Covered":
         """Add one item per user, by how much of each category it covers (n_users, n_categories)."""
         return Covered(self.size + 1, self.total + coverage, self.left * (1.0 - coverage))
+
+
+class Members(NamedTuple):
+    """The categories of distinct sets, one set after the other: where each starts (n_sets + 1,), and all of them."""
+
+    starts: Integers
+    categories: Integers
+
+    @classmethod
+    def of(cls, shares: Floats) -> "Members":
+        """List the categories of each set that have a share (n_sets, n_categories)."""
+        sets, categories = np.nonzero(shares)
+        return cls(np.searchsorted(sets, np.arange(len(shares) + 1)), categories)
+
+    @property
+    def n_sets(self) -> int:
+        """The number of sets."""
+        return len(self.starts) - 1
 
 
 Variety = Callable[[Covered], Floats]
@@ -77,3 +96,44 @@ def take_best(
             best[user] = highest
             chosen[user] = np.argmax(gains >= highest - TIE * (1.0 + abs(highest)))
             left[user, chosen[user]] = False
+
+
+def sum_of_members(members: Members, rows: Integers, tables: Floats) -> Floats:
+    """Return Σ_c t_rc over the categories c of each set, r its row in the table t of each user (n_users, n_sets)."""
+    sums = np.empty((len(tables), members.n_sets))
+    fill_sums(members, rows, tables, sums)
+    return sums
+
+
+def sum_of_pairs(members: Members, left: Floats, matrices: Floats) -> Floats:
+    """Return Σ_cd l_c l_d m_cd over the categories c and d of each set, for each user's symmetric matrix m."""
+    sums = np.empty((len(matrices), members.n_sets))
+    fill_pair_sums(members, left[:, :, None] * left[:, None, :] * matrices, sums)
+    return sums
+
+
+@compiled
+def fill_sums(members: Members, rows: Integers, tables: Floats, sums: Floats) -> None:
+    """Sum what the row of each set has at its categories."""
+    starts, categories = members
+    for user in range(len(sums)):
+        for number in range(rows.size):
+            row, total = tables[user, rows[number]], 0.0
+            for place in range(starts[number], starts[number + 1]):
+                total += row[categories[place]]
+            sums[user, number] = total
+
+
+@compiled
+def fill_pair_sums(members: Members, matrices: Floats, sums: Floats) -> None:
+    """Sum what symmetric matrices have at the pairs of categories of each set; pairs of two count twice."""
+    starts, categories = members
+    for user in range(len(sums)):
+        for number in range(starts.size - 1):
+            total = 0.0
+            for place in range(starts[number], starts[number + 1]):
+                row = matrices[user, categories[place]]
+                total += row[categories[place]]
+                for before in range(starts[number], place):
+                    total += 2.0 * row[categories[before]]
+            sums[user, number] = total

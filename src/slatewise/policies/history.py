@@ -129,9 +129,9 @@ def add_rows(users: Integers, items: Integers, amounts: Floats, rows: Floats, su
     for start in range(0, rows.shape[1], STRIP):
         end = min(start + STRIP, rows.shape[1])
         for n in range(users.size):
-            user, item, amount = users[n], items[n], amounts[n]
-            for column in range(start, end):
-                sums[user, column] += amount * rows[item, column]
+            total, row = sums[users[n], start:end], rows[items[n], start:end]
+            for column in range(end - start):
+                total[column] += amounts[n] * row[column]
 
 
 def keep_largest(weights: Floats, number: int) -> Floats:
@@ -143,7 +143,7 @@ def keep_largest(weights: Floats, number: int) -> Floats:
     n_dropped = len(weights) - number
     if n_dropped <= 0:
         return weights
-    kept = weights.copy()
-    smallest = np.argpartition(weights, n_dropped - 1, axis=0)[:n_dropped]
-    np.put_along_axis(kept, smallest, 0.0, axis=0)
+    kept = np.zeros_like(weights)
+    largest = np.argpartition(weights, n_dropped - 1, axis=0)[n_dropped:]
+    np.put_along_axis(kept, largest, np.take_along_axis(weights, largest, axis=0), axis=0)
     return kept

@@ -38,7 +38,7 @@ def _upper_bound(beliefs: belief.Factored, vectors: Floats, exploration: float, 
     del random
     logits = np.array([vectors @ one for one in beliefs.mean])
     if exploration > 0.0:
-        spreads = [((vectors @ one) * vectors).sum(axis=1) for one in beliefs.covariance()]
+        spreads = [np.einsum("ij,ij->i", vectors @ one, vectors) for one in beliefs.covariance()]
         logits += exploration * np.sqrt(np.maximum(spreads, 0.0))
     return logits
 
@@ -82,7 +82,8 @@ class Logistic:
     def vectors(self) -> Floats:
         """The x_i (n_items, rank)."""
         rates = sigmoid(self.catalog.log_odds)
-        return np.asarray(self.catalog.taste_vectors / (rates * (1.0 - rates))[:, None], dtype=np.float64)
+        slopes = self.catalog.taste_vectors / (rates * (1.0 - rates))[:, None]
+        return np.ascontiguousarray(slopes, dtype=np.float64)
 
     def start(self, n_users: int) -> State:
         """Everyone begins with the crowd's taste; likes are counted for rules that look at their categories."""

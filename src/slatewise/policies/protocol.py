@@ -51,7 +51,8 @@ class Slates:
 
     probability and deviation describe the click probability the policy believes in (NaN where it has no belief);
     diversity_gain is what the item added to the variety of its slate, in the units of the policy's rule. A policy that
-    draws items says how probable each was at its place, given the items before it: its propensity.
+    draws items says how probable each was at its place, given the items before it: its propensity. beliefs are what a
+    slate of one user was chosen by, for its reasons; of many users nobody keeps them.
     """
 
     items: Integers
@@ -59,6 +60,7 @@ class Slates:
     deviation: Floats
     diversity_gain: Floats
     propensity: Floats | None = None
+    beliefs: Factored | None = None
 
 
 class Policy(Protocol):

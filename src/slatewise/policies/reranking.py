@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from slatewise.catalog import Catalog
-from slatewise.policies.coverage import Covered, Gains, Variety, choose_by_coverage
-from slatewise.policies.protocol import Booleans, Floats, State, pick, sigmoid
+from slatewise.policies.coverage import Covered, Gains, Members, Variety, choose_by_coverage, sum_of_members
+from slatewise.policies.protocol import Booleans, Floats, Integers, State, pick, sigmoid
 from slatewise.slates import Available, CategorySets, Choice, Rule, choose, pack_sets, rules, table, top_k
 from slatewise.slates.kernels import Vectors, read_only
 from slatewise.slates.rules import LARGEST_COSINE, vectors_for_overlap
@@ -61,11 +61,15 @@ class Reranker:
         return np.asarray(members / np.maximum(members.sum(axis=1, keepdims=True), 1.0))
 
     @cached_property
-    def set_sizes(self) -> tuple[Floats, Floats]:
-        """The distinct shares 1 / size of a category, and which set has which (n_shares · n_categories, n_sets)."""
+    def members(self) -> Members:
+        """The categories of each distinct set."""
+        return Members.of(self.shares)
+
+    @cached_property
+    def set_sizes(self) -> tuple[Floats, Integers]:
+        """The distinct shares 1 / size of a category, and which of them each set has; any if it has no category."""
         sizes = np.unique(self.shares[self.shares > 0.0])
-        members = self.shares[None] == sizes[:, None, None]
-        return sizes, members.transpose(0, 2, 1).reshape(-1, len(self.shares)).astype(np.float64)
+        return sizes, np.searchsorted(sizes, self.shares.max(axis=1, initial=0.0))
 
     @cached_property
     def crowd(self) -> Floats:
@@ -171,14 +175,14 @@ def _calibration(reranker: Reranker, wanted: Wanted, available: Booleans | Avail
     on the size of the item's set alone.
     """
     profile = np.maximum(reranker.profile(wanted.state), LEAST_UNIT)
-    sizes, members = reranker.set_sizes
+    sizes, size_of_set = reranker.set_sizes
 
     def variety(covered: Covered) -> Floats:
         target, total = profile[:, None, :], covered.total[:, None, :]
         slate = (total + np.concatenate([[0.0], sizes])[:, None]) / (covered.size + 1)
         terms = target * np.log(((1.0 - SMOOTHING) * slate + SMOOTHING * target) / target)
-        changes = (terms[:, 1:] - terms[:, :1]).reshape(len(profile), -1)
-        return np.asarray(terms[:, 0].sum(axis=1, keepdims=True) + changes @ members)
+        changes = sum_of_members(reranker.members, size_of_set, terms[:, 1:] - terms[:, :1])
+        return np.asarray(terms[:, 0].sum(axis=1, keepdims=True) + changes)
 
     return _mixed(reranker, wanted, variety, available, k)
 

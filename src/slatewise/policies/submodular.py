@@ -12,7 +12,7 @@ import numpy as np
 
 from slatewise.catalog import Catalog
 from slatewise.evidence import Evidence
-from slatewise.policies.coverage import Covered, Gains, choose_by_coverage
+from slatewise.policies.coverage import Covered, Gains, Members, choose_by_coverage, sum_of_pairs
 from slatewise.policies.protocol import (
     Booleans,
     Floats,
@@ -45,6 +45,11 @@ class Topics:
         return cls(members / members.sum(axis=1, keepdims=True), of_item, sigmoid(catalog.log_odds))
 
     @cached_property
+    def members(self) -> Members:
+        """The topics of each set."""
+        return Members.of(self.shares)
+
+    @cached_property
     def coverage(self) -> Floats:
         """Return w (n_items, n_topics)."""
         return np.asarray(self.rates[:, None] * self.shares[self.of_item])
@@ -70,8 +75,8 @@ def select_covering(
     def variety(covered: Covered) -> Floats:
         bound = (covered.left * theta) @ topics.shares.T
         if policy.exploration > 0.0:
-            steps = covered.left[:, None, :] * topics.shares
-            bound += policy.exploration * np.sqrt(np.maximum((np.matmul(steps, inverse) * steps).sum(axis=2), 0.0))
+            spread = sum_of_pairs(topics.members, covered.left, inverse) * np.square(topics.shares.max(axis=1))
+            bound += policy.exploration * np.sqrt(np.maximum(spread, 0.0))
         return np.asarray(bound)
 
     gains = Gains(np.zeros((1, len(topics.rates))), topics.rates, topics.of_item, topics.coverage, variety)

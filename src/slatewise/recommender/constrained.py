@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -210,7 +210,12 @@ def _chosen(select: Select, available: Available, k: int) -> Slates:
 
 
 def _taken(slates: Slates, places: Integers) -> Slates:
-    return Slates(*(column[:, places] for column in _columns(slates)))
+    return _slates(column[:, places] for column in _columns(slates))
+
+
+def _slates(columns: Iterable[NDArray[Any]]) -> Slates:
+    items, probability, deviation, diversity_gain, propensity = columns
+    return Slates(items, probability, deviation, diversity_gain, propensity)
 
 
 def _columns(slates: Slates) -> tuple[NDArray[Any], ...]:
@@ -233,7 +238,7 @@ def _with_pins(slates: Slates, pins: Slates, places: Sequence[int]) -> Slates:
     for number, place in enumerate(places):
         order.insert(place - 1, slates.items.shape[1] + number)
     both = zip(_columns(slates), _columns(pins), strict=True)
-    return _taken(Slates(*(np.concatenate(pair, axis=1) for pair in both)), np.array(order, dtype=np.int64))
+    return _taken(_slates(np.concatenate(pair, axis=1) for pair in both), np.array(order, dtype=np.int64))
 
 
 def _unmet_pins(question: Question, pinned: Sequence[int]) -> list[UnmetRule]:

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from slatewise.compiled import compiled
 from slatewise.evidence import Evidence, Reactions
 from slatewise.policies import State
 from slatewise.recommender.event_kinds import CATEGORY, ITEM, LIKED
@@ -31,7 +32,6 @@ RECENT_SLATES = 64
 MAX_LIKES = 500
 REPORTED = 0.0
 """Stands for the probability of examination where a like was reported from elsewhere."""
-"""An item whose value is above this is called liked."""
 NO_ITEMS: Integers = np.empty(0, dtype=np.int64)
 NO_TIMES: Floats = np.empty(0)
 LIKE_COLUMNS = 6
@@ -118,6 +118,11 @@ class LoggedSlate:
         """How much each item was liked, 0 to 1; NaN if nothing is said about it."""
         return [self.tally.value(item) for item in self.record.items]
 
+    @cached_property
+    def seen(self) -> list[bool]:
+        """Whether each item may have been looked at."""
+        return [self.tally.is_seen(item) for item in self.record.items]
+
     def evidence(self, policy: ServedPolicy) -> Evidence | None:
         """Return what the slate teaches; nothing if nobody said anything about it."""
         return evidence_of([self], policy)[0]
@@ -143,7 +148,7 @@ class LoggedSlate:
         """Return the numbers of the items that count as shown."""
         is_shown = self.numbers >= 0
         if self.tally.seen is not None:
-            is_shown &= [self.tally.is_seen(item) for item in self.record.items]
+            is_shown &= self.seen
         return self.numbers[is_shown]
 
     def liked(self) -> list[int]:
@@ -170,9 +175,8 @@ def by_size(slates: Iterable[LoggedSlate]) -> Mapping[int, list[LoggedSlate]]:
 
 def reactions_to(slates: Sequence[LoggedSlate], items: Integers) -> Reactions:
     """Return what was said about slates of one size; items (n_slates, size) are what its items are called."""
-    seen = [[slate.tally.is_seen(item) for item in slate.record.items] for slate in slates]
-    told = [slate.tally.seen is not None for slate in slates]
-    return Reactions(items, np.array([slate.values for slate in slates]), np.array(seen), np.array(told))
+    values, seen = np.array([slate.values for slate in slates]), np.array([slate.seen for slate in slates])
+    return Reactions(items, values, seen, np.array([slate.tally.seen is not None for slate in slates]))
 
 
 def evidence_of(slates: Sequence[LoggedSlate], policy: ServedPolicy) -> list[Evidence | None]:
@@ -214,15 +218,12 @@ class Shown:
         """Return these and more items; of an item that is there already, the later times count."""
         if not len(numbers):
             return self
-        every = np.concatenate([self.numbers, numbers])
-        order = every.argsort(kind="stable")
-        every = every[order]
-        times = [np.concatenate(pair)[order] for pair in ((self.at, at), (self.until, until))]
-        is_repeated = every[1:] == every[:-1]
-        if not is_repeated.any():
-            return Shown(every, *times)
-        first = np.flatnonzero(np.concatenate([[True], ~is_repeated]))
-        return Shown(every[first], *(np.maximum.reduceat(column, first) for column in times))
+        order = numbers.argsort(kind="stable")
+        more = (numbers[order], at[order], until[order])
+        size = len(self.numbers) + len(numbers)
+        merged = np.empty(size, dtype=np.int64), np.empty(size), np.empty(size)
+        length = _merge_shown((self.numbers, self.at, self.until), more, merged)
+        return Shown(merged[0][:length], merged[1][:length], merged[2][:length])
 
     def with_slates(self, slates: Sequence[LoggedSlate], repeat_after: float) -> "Shown":
         """Return these and the items of some slates."""
@@ -327,9 +328,9 @@ def learn_again(learned: Learned, policy: ServedPolicy, before: LoggedSlate, aft
         state, at = _with_slate(policy, (state, at), after)
     when = 2 * before.record.number + 1
     others = replace(learned, state=state, at=at, likes=learned.likes[learned.likes[:, 0] != when])
-    counts = others.counts - _counts(policy, [before]) + _counts(policy, [after])
+    counts = others.counts - counts_of(policy, [before]) + counts_of(policy, [after])
     shown = others.shown.with_slates([after], policy.rules.repeat_after)
-    return replace(_with_likes(others, _slate_likes(after, after.evidence(policy))), counts=counts, shown=shown)
+    return replace(with_likes(others, _slate_likes(after, after.evidence(policy))), counts=counts, shown=shown)
 
 
 def states_after(learned: Learned, policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> list[State | None]:
@@ -424,7 +425,9 @@ def _aged(policy: ServedPolicy, state: State, seconds: float) -> State:
 
 
 def _fading(policy: ServedPolicy, seconds: NDArray[np.float64] | float) -> NDArray[np.float64] | float:
-    """Return how much evidence of an age counts; 1 with an infinite half-life."""
+    """Return how much evidence of an age counts."""
+    if math.isinf(policy.rules.half_life):
+        return 1.0
     return np.exp2(-np.maximum(seconds, 0.0) / (SECONDS_PER_DAY * policy.rules.half_life))
 
 
@@ -435,7 +438,7 @@ def _note_slates(
     shown = learned.shown.with_slates(slates, policy.rules.repeat_after)
     numbers = np.concatenate([slate.numbers for slate in slates])
     known = _with_untrained(learned, policy, [item for slate in slates for item in slate.record.items], numbers)
-    return replace(_with_likes(known, likes), shown=shown, counts=learned.counts + _counts(policy, slates))
+    return replace(with_likes(known, likes), shown=shown, counts=learned.counts + counts_of(policy, slates))
 
 
 def _with_untrained(learned: Learned, policy: ServedPolicy, items: Sequence[ItemId], numbers: Integers) -> Learned:
@@ -477,7 +480,7 @@ def _note_events(learned: Learned, policy: ServedPolicy, events: Sequence[Logged
     ]
     met = np.array([event.number for event in events], dtype=np.int64)
     learned = _with_untrained(learned, policy, [event.record.item for event in events], met)
-    return replace(_with_likes(learned, likes), shown=shown, never=known)
+    return replace(with_likes(learned, likes), shown=shown, never=known)
 
 
 def _likes(number: int, value: float) -> bool:
@@ -494,14 +497,18 @@ def _slate_likes(slate: LoggedSlate, evidence: Evidence | None) -> list[tuple[fl
     return [(when, float(number), *said, at) for number, *said in rows if _likes(number, said[0])]
 
 
-def _with_likes(learned: Learned, likes: Sequence[tuple[float, ...]]) -> Learned:
+def with_likes(learned: Learned, likes: Sequence[tuple[float, ...]]) -> Learned:
     """Add likes in order, and keep only the recent ones."""
     oldest = 2 * (learned.covers - RECENT_SLATES)
     if not likes and (not len(learned.likes) or learned.likes[0, 0] >= oldest):
         return learned
-    rows = sorted([*map(tuple, learned.likes.tolist()), *likes])[-MAX_LIKES:]
-    recent = [row for row in rows if row[0] >= oldest]
-    return replace(learned, likes=np.array(recent, dtype=np.float64).reshape(-1, LIKE_COLUMNS))
+    rows = learned.likes
+    if likes:
+        rows = np.concatenate([rows, np.array(sorted(likes))])
+        if len(learned.likes) and tuple(learned.likes[-1]) > min(likes):
+            rows = rows[np.lexsort(rows.T[::-1])]
+    rows = rows[-MAX_LIKES:]
+    return replace(learned, likes=rows[rows[:, 0] >= oldest])
 
 
 def likes_at(policy: ServedPolicy, learned: Learned, now: float) -> Evidence:
@@ -514,17 +521,51 @@ def likes_at(policy: ServedPolicy, learned: Learned, now: float) -> Evidence:
     return Evidence(*others, reported[None] if reported.any() else None)
 
 
-def _counts(policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> Integers:
+def counts_of(policy: ServedPolicy, slates: Sequence[LoggedSlate]) -> Integers:
     """Return how many items of slates were shown and liked, by category; slates and likes in the last column."""
-    categories = policy.policy.catalog.categories
+    categories = policy.categories
     counts = np.zeros((2, categories.shape[1] + 1), dtype=np.int64)
-    shown = np.concatenate([slate.numbers for slate in slates])
-    counts[0, :-1] = categories[shown[shown >= 0]].sum(axis=0)
-    liked = [number for slate in slates for number in slate.liked()]
-    if liked:
-        counts[1, :-1] = categories[liked].sum(axis=0)
-    counts[:, -1] = len(slates), sum(slate.n_liked for slate in slates)
+    for slate in slates:
+        _count(counts, categories, slate.numbers, np.array(slate.values))
     return counts
+
+
+@compiled
+def _count(counts: Integers, categories: NDArray[np.bool_], numbers: Integers, values: Floats) -> None:
+    """Count a slate, its items by category, and those that were liked; −1 is an item that the catalog has no more."""
+    n_categories = categories.shape[1]
+    counts[0, n_categories] += 1
+    for place in range(numbers.size):
+        is_liked = values[place] > LIKED
+        counts[1, n_categories] += is_liked
+        if 0 <= numbers[place] < len(categories):
+            for category in range(n_categories):
+                counts[0, category] += categories[numbers[place], category]
+                counts[1, category] += is_liked and categories[numbers[place], category]
+
+
+ShownColumns = tuple[Integers, Floats, Floats]
+
+
+@compiled
+def _merge_shown(known: ShownColumns, more: ShownColumns, merged: ShownColumns) -> int:
+    """Merge items by ascending number, with the later times where numbers are the same; return how many there are."""
+    length, place, other = 0, 0, 0
+    while place < known[0].size or other < more[0].size:
+        is_known = other == more[0].size or (place < known[0].size and known[0][place] <= more[0][other])
+        number, at, until = (
+            (known[0][place], known[1][place], known[2][place])
+            if is_known
+            else (more[0][other], more[1][other], more[2][other])
+        )
+        if length > 0 and merged[0][length - 1] == number:
+            merged[1][length - 1] = max(merged[1][length - 1], at)
+            merged[2][length - 1] = max(merged[2][length - 1], until)
+        else:
+            merged[0][length], merged[1][length], merged[2][length] = number, at, until
+            length += 1
+        place, other = place + int(is_known), other + int(not is_known)
+    return length
 
 
 def _is_same(old: Evidence | None, new: Evidence | None) -> bool:

@@ -11,12 +11,11 @@ The score of an item before variety is the sum of three terms (`policies.protoco
 - `exploring`, if the draw does;
 - `variety`, if an item further down has a higher score: it was put behind this one for being like the others; where
   places are drawn at random (`explore_slates`), `exploring`, since the draw may have done it;
-- `popular`, if the item is among the tenth of the catalog that most people like;
+- `popular`, if the item is among the tenth of the catalog that most people like (and more of them than half of it);
 - `ranked`, if none of this holds: the best of what is left, by a policy that cannot say more.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from slatewise import belief
 from slatewise.catalog import Catalog
+from slatewise.compiled import compiled
 from slatewise.evidence import Evidence
 from slatewise.policies import Policy, Slates, State
 from slatewise.policies.baselines import EpsilonGreedy, Random
@@ -86,50 +86,54 @@ def describe(served: ServedCatalog, chosen: Slates, choosing: Choosing) -> tuple
     """
     numbers = chosen.items[0][chosen.items[0] >= 0]
     distances, variety = distances_of(served.catalog, numbers)
-    columns = zip(
-        numbers.tolist(),
-        _rounded(chosen.probability[0]),
-        _rounded(np.where(chosen.deviation[0] > 0.0, chosen.deviation[0], np.nan)),
-        chosen.diversity_gain[0].round(DIGITS).tolist(),
-        reasons(served, numbers, choosing),
-        distances,
-        strict=False,
-    )
+    figures = (chosen.probability[0], chosen.deviation[0], chosen.diversity_gain[0])
+    columns = np.array([*(column[: len(numbers)] for column in figures), distances])
+    found = reasons(served, numbers, choosing, chosen.beliefs)
     items = []
-    for number, probability, deviation, gain, (reason, source), distance in columns:
+    for number, (reason, source), said in zip(numbers.tolist(), found, _rounded(columns.T), strict=True):
         item, title, categories = served.label(number)
-        because, because_title = _source(served, source)
-        reasoned = (probability, deviation, gain, reason, because, because_title, distance)
+        because, because_title = (None, None) if source is None else _source(served, source)
+        probability, deviation, gain, distance = said
+        reasoned = (probability, deviation or None, gain or 0.0, reason, because, because_title, distance)
         items.append(SlateItem(item, title, categories, *reasoned))
     return tuple(items), variety
 
 
-def distances_of(catalog: Catalog, numbers: Integers) -> tuple[list[float | None], float | None]:
-    """Return how unlike the others each of some items is, and how varied all are; None where nothing is known."""
+def distances_of(catalog: Catalog, numbers: Integers) -> tuple[Floats, float | None]:
+    """Return how unlike the others each of some items is, NaN where nothing is known, and how varied all are."""
     distances, variety = np.empty((1, len(numbers))), np.empty(1)
     similarity.measure_variety(numbers[None], catalog.categories, catalog.similarity_vectors, distances, variety)
-    return [*_rounded(distances[0])], next(iter(_rounded(variety)))
+    return distances[0], _rounded(variety[None])[0][0]
 
 
-def reasons(served: ServedCatalog, numbers: Integers, choosing: Choosing) -> list[Reason]:
-    """Return the reason for each of the chosen items, in their order; see the top of this module."""
+def reasons(
+    served: ServedCatalog, numbers: Integers, choosing: Choosing, beliefs: belief.Factored | None = None
+) -> list[Reason]:
+    """Return the reason for each of the chosen items, in their order; see the top of this module.
+
+    beliefs are those that chose them, if they are at hand.
+    """
     popular = _most_liked(served, numbers)
     policy = explainable(choosing.policy)
     if policy is None:
         usual = EXPLORING if isinstance(choosing.policy, RANDOM_POLICIES) else RANKED
         found: list[Reason] = [(POPULAR if is_popular else usual, None) for is_popular in popular.tolist()]
     else:
-        found = _by_belief(policy, numbers, choosing, popular)
+        known = belief.factor(policy.belief_in(choosing.state)) if beliefs is None else beliefs
+        found = _by_belief(policy, known, numbers, choosing, popular)
     if choosing.boosted or choosing.pinned:
         found = [_by_rule(number, choosing) or one for number, one in zip(numbers.tolist(), found, strict=True)]
     return found
 
 
 def _by_belief(
-    policy: ExplainablePolicy, numbers: Integers, choosing: Choosing, popular: NDArray[np.bool_]
+    policy: ExplainablePolicy,
+    beliefs: belief.Factored,
+    numbers: Integers,
+    choosing: Choosing,
+    popular: NDArray[np.bool_],
 ) -> list[Reason]:
     """Return what decided by the belief of a policy, with what is cited."""
-    beliefs = belief.factor(policy.belief_in(choosing.state))
     terms = policy.score_terms(beliefs, numbers, choosing.random)
     score = terms.crowd + terms.learned + terms.explored
     decided = _decided(terms, score, popular.tolist())
@@ -195,25 +199,40 @@ def cited(shares: Floats, liked: Integers, numbers: Integers, decided: list[str]
 
     shares (k, n) are those of the likes, whose items may repeat; where they are largest, items choose first.
     """
-    sources = {number: column for column, number in enumerate(dict.fromkeys(liked.tolist()))}
-    totals = shares
-    if len(sources) < len(liked):
-        totals = np.zeros((len(sources), len(numbers)))
-        np.add.at(totals, [sources[number] for number in liked.tolist()], shares.T)
-        totals = totals.T
-    names = np.array([*sources])
-    totals = np.where(names == numbers[:, None], 0.0, totals)
-    largest, used = totals.max(axis=1).tolist(), [0] * len(names)
-    found: list[int | None] = [None] * len(numbers)
-    for place in sorted(range(len(numbers)), key=lambda one: -largest[one]):
-        if decided[place] != LEARNED or largest[place] <= 0.0:
-            continue
-        best = int(totals[place].argmax())
-        if totals[place, best] >= LEAST_OF_LARGEST * largest[place]:
-            found[place], used[best] = int(names[best]), used[best] + 1
-            if used[best] == MOST_CITED:
-                totals[:, best] = -math.inf
-    return found
+    places = np.full(len(numbers), -1, dtype=np.int64)
+    _cite(shares, liked, numbers, np.array([one == LEARNED for one in decided]), places)
+    return [None if place < 0 else int(liked[place]) for place in places.tolist()]
+
+
+@compiled
+def _cite(shares: Floats, liked: Integers, numbers: Integers, is_learned: NDArray[np.bool_], cited: Integers) -> None:
+    """Write the place of the like that each item cites, the first of those of the same item; −1 stays where none is."""
+    k, n = shares.shape
+    totals, largest, is_done, uses = np.zeros((k, n)), np.zeros(k), ~is_learned, np.zeros(n, dtype=np.int64)
+    for like in range(n):
+        first = 0
+        while liked[first] != liked[like]:
+            first += 1
+        for place in range(k):
+            if liked[like] != numbers[place]:
+                totals[place, first] += shares[place, like]
+    for place in range(k):
+        for like in range(n):
+            largest[place] = max(largest[place], totals[place, like])
+    for _ in range(k):
+        place = -1
+        for other in range(k):
+            if not is_done[other] and (place < 0 or largest[other] > largest[place]):
+                place = other
+        if place < 0 or largest[place] <= 0.0:
+            return
+        is_done[place], best = True, -1
+        for like in range(n):
+            if uses[like] < MOST_CITED and (best < 0 or totals[place, like] > totals[place, best]):
+                best = like
+        if best >= 0 and totals[place, best] >= LEAST_OF_LARGEST * largest[place]:
+            cited[place] = best
+            uses[best] += 1
 
 
 def _most_liked(served: ServedCatalog, numbers: Integers) -> NDArray[np.bool_]:
@@ -227,5 +246,6 @@ def _by_rule(number: int, choosing: Choosing) -> Reason | None:
     return (BOOSTED, None) if number in choosing.boosted else None
 
 
-def _rounded(values: NDArray[np.float64]) -> Iterable[float | None]:
-    return (value if math.isfinite(value) else None for value in values.round(DIGITS).tolist())
+def _rounded(table: Floats) -> list[list[float | None]]:
+    """Return the rows of a table with few digits, None for what is not finite."""
+    return [[value if math.isfinite(value) else None for value in row] for row in table.round(DIGITS).tolist()]

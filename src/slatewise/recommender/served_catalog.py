@@ -29,6 +29,7 @@ from slatewise.recommender.served_policies import (
 )
 from slatewise.recommender.types import PolicyShare, Rate, RatedItem, RequestError
 from slatewise.recommender.wishes import Directions
+from slatewise.slates.kernels import read_only
 from slatewise.store.records import ItemId
 
 if TYPE_CHECKING:
@@ -127,6 +128,11 @@ class ServedPolicy:
     def start(self) -> State:
         """The state of a user never seen before; nobody may change it."""
         return self.policy.start(1)
+
+    @cached_property
+    def categories(self) -> NDArray[np.bool_]:
+        """The categories of each item (n_items, n_categories), as kernels take them."""
+        return read_only(self.policy.catalog.categories, np.bool_)
 
     @cached_property
     def directions(self) -> Directions | None:
@@ -233,8 +239,9 @@ class ServedCatalog:
 
     @cached_property
     def popular_log_odds(self) -> float:
-        """The log-odds from which on an item is among the most liked tenth."""
-        return float(np.quantile(self.catalog.log_odds, 1.0 - POPULAR_SHARE))
+        """The log-odds from which on an item is among the most liked tenth, and more liked than half of all items."""
+        median, highest = np.quantile(self.catalog.log_odds, [0.5, 1.0 - POPULAR_SHARE])
+        return float(max(highest, np.nextafter(median, np.inf)))
 
     @cached_property
     def attributes(self) -> "ItemAttributes":

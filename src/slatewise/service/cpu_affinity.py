@@ -61,7 +61,7 @@ def _claim(core: int) -> bool:
 
 
 def unpin(pid: int) -> None:
-    """Let a process that this one has started run on all cores again."""
+    """Let a process that this one has started, or one of its threads, run on all cores again."""
     if len(ALL_CORES) > 1:
         with suppress(OSError):
             os.sched_setaffinity(pid, ALL_CORES)

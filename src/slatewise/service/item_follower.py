@@ -4,6 +4,7 @@ import threading
 import time
 
 from slatewise.recommender import Recommender
+from slatewise.service.cpu_affinity import unpin
 from slatewise.service.logs import Log
 from slatewise.store import StoreError
 
@@ -27,7 +28,12 @@ class ItemFollower:
 
     def expect_new_items(self) -> None:
         """Begin to learn what the first new item of a catalog would wait for; changes are followed meanwhile."""
-        threading.Thread(target=self._recommender.expect_new_items, name="slatewise-new-items", daemon=True).start()
+        threading.Thread(target=self._expect_new_items, name="slatewise-new-items", daemon=True).start()
+
+    def _expect_new_items(self) -> None:
+        """Compute for some seconds, on another core than the one that requests are served on, if there is one."""
+        unpin(threading.get_native_id())
+        self._recommender.expect_new_items()
 
     def stop(self) -> None:
         """Stop after the change that is being taken in."""

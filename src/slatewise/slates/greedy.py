@@ -30,6 +30,7 @@ from slatewise.slates.kernels import (
     allocating,
     inner,
     inverse_lengths,
+    largest_of,
     lower_cosines,
     next_set,
     ones,
@@ -290,8 +291,8 @@ def open_blocks(
     keeps = n <= KEPT_VALUES
     is_first, start, reach = size == 0 and bounds.size > 0, 0 * size, lowest_tie(best) - error - headroom
     if is_first:
-        start = place_of_largest(bounds, bounds.size)
-        reach = -np.inf if int8[0] else bounds[start] - 2.0 * error
+        largest = largest_of(bounds)
+        start, reach = first_reaching(bounds, 0, largest), -np.inf if int8[0] else largest - 2.0 * error
     block = first_reaching(bounds, start, reach)
     while block < bounds.size:
         shift = 0 if keeps else block * BLOCK

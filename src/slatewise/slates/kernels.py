@@ -202,6 +202,18 @@ def linear_bound(
 
 
 @inner
+def largest_of(values: Floats) -> float:
+    """Return the largest of some values; four comparisons are under way at a time."""
+    a = b = c = d = -np.inf
+    for place in range(0, values.size - 3, 4):
+        a, b = max(a, values[place]), max(b, values[place + 1])
+        c, d = max(c, values[place + 2]), max(d, values[place + 3])
+    for place in range(values.size // 4 * 4, values.size):
+        a = max(a, values[place])
+    return max(max(a, b), max(c, d))
+
+
+@inner
 def largest_open(values: Floats, first: int, last: int, closed: np.uint64) -> float:
     """Return the largest of a block's values whose bit is not set; NaN if one of them is not finite."""
     largest = -np.inf

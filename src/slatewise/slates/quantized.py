@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from slatewise.catalog.mapped_arrays import shared
 from slatewise.compiled import compiled
-from slatewise.slates.kernels import BLOCK, Floats, Integers, allocating, inner, read_only, squared_lengths
+from slatewise.slates.kernels import BLOCK, Floats, Integers, allocating, inner, largest_of, read_only, squared_lengths
 
 QUANTIZED_FROM = 2_000
 """Catalogs of at least so many items get the copy, unless the environment says otherwise."""
@@ -55,7 +55,7 @@ class Quantized(NamedTuple):
 
     codes: q (n_blocks, dim, 64), with an even dim; scales, offsets and items: s, offset and number of the item at each
     place; limits: of each block the largest offset, the largest length across the axis, and the smallest and largest
-    coordinate along it (n_blocks, 4); residual: κ; longest: Q; axis: the coordinate with the largest sum of squares.
+    coordinate along it (4, n_blocks); residual: κ; longest: Q; axis: the coordinate with the largest sum of squares.
     """
 
     codes: NDArray[np.int8]
@@ -78,7 +78,7 @@ NOT_QUANTIZED = Quantized(
     read_only(np.zeros(0), np.float32),
     read_only(np.zeros(0), np.float32),
     read_only(np.zeros(0), np.int64),
-    read_only(np.zeros((0, 4)), np.float64),
+    read_only(np.zeros((4, 0)), np.float64),
     0.0,
     0.0,
     0,
@@ -103,7 +103,7 @@ def quantize(features: NDArray[np.float32], offsets: NDArray[np.float32]) -> Qua
     items, codes = sorted_items(lengths, features[:, axis]), np.zeros((n_blocks, dim + dim % 2, BLOCK), dtype=np.int8)
     scales = np.zeros(n_blocks * BLOCK, dtype=np.float32)
     copied_offsets = np.full(n_blocks * BLOCK, -np.inf, dtype=np.float32)
-    limits = np.tile([-np.inf, 0.0, np.inf, -np.inf], (n_blocks, 1))
+    limits = np.repeat([[-np.inf], [0.0], [np.inf], [-np.inf]], n_blocks, axis=1)
     parts = codes, scales, copied_offsets, items, limits
     residual, largest = fill_codes(features, offsets, longest * SHORTEST_SCALE, axis, parts)
     tables = shared(codes), shared(scales), shared(copied_offsets), shared(items), shared(limits)
@@ -146,10 +146,10 @@ def fill_codes(
             across += np.float64(features[item, coordinate]) ** 2 if coordinate != axis else 0.0
         residual, longest = max(residual, np.sqrt(left)), max(longest, np.sqrt(size))
         copied_offsets[place] = offsets[item]
-        limits[block, 0] = max(limits[block, 0], np.float64(offsets[item]))
-        limits[block, 1] = max(limits[block, 1], np.sqrt(across) * SAFETY)
-        limits[block, 2] = min(limits[block, 2], np.float64(features[item, axis]))
-        limits[block, 3] = max(limits[block, 3], np.float64(features[item, axis]))
+        limits[0, block] = max(limits[0, block], np.float64(offsets[item]))
+        limits[1, block] = max(limits[1, block], np.sqrt(across) * SAFETY)
+        limits[2, block] = min(limits[2, block], np.float64(features[item, axis]))
+        limits[3, block] = max(limits[3, block], np.float64(features[item, axis]))
     return residual, longest
 
 
@@ -183,7 +183,7 @@ def limit_blocks(copy: QuantizedArguments, weights: QuantizedWeights, bounds: Fl
 def limit_of_block(copy: QuantizedArguments, weights: QuantizedWeights, block: int) -> float:
     """Return what the items of a block can gain at most, by the block's limits."""
     limits, along, across = copy[4], weights[4], weights[5]
-    return float(limits[block, 0] + across * limits[block, 1] + max(along * limits[block, 2], along * limits[block, 3]))
+    return float(limits[0, block] + across * limits[1, block] + max(along * limits[2, block], along * limits[3, block]))
 
 
 @inner
@@ -192,7 +192,8 @@ def quantized_bounds(
 ) -> float:
     """Fill in the bounds of a block's items, all 64 at a time, and return the largest.
 
-    Two products fit into 16 bits, 2·127² < 2¹⁵, which processors add up twice as fast as 32.
+    Two products fit into 16 bits, 2·127² < 2¹⁵, which processors add up twice as fast as 32. Views of a block's scales
+    and offsets can be read in vector registers; indexes that are sums could be negative, for all that LLVM knows.
     """
     codes, scales, offsets, _, _, _, _, _ = copy
     _, rounded, unit, error, _, _ = weights
@@ -203,9 +204,8 @@ def quantized_bounds(
         for place in range(BLOCK):
             pair = codes[block, coordinate, place] * one + codes[block, coordinate + 1, place] * other
             sums[place] += np.int32(np.int16(pair))
-    largest = -np.inf
+    first = block * BLOCK
+    of_scales, of_offsets = scales[first : first + BLOCK], offsets[first : first + BLOCK]
     for place in range(BLOCK):
-        at = block * BLOCK + place
-        values[place] = np.float64(scales[at]) * (unit * sums[place] + error) + np.float64(offsets[at])
-        largest = max(largest, values[place])
-    return largest
+        values[place] = np.float64(of_scales[place]) * (unit * sums[place] + error) + np.float64(of_offsets[place])
+    return largest_of(values)

@@ -71,7 +71,7 @@ def requantize(
     places = np.where(changed < len(copy.items), _places_of(changed, copy.items), changed)
     codes, (scales, copied_offsets, limits) = _codes(copy, n_items, places), _places(n_blocks)
     scales[: len(copy.scales)], copied_offsets[: len(copy.offsets)] = copy.scales, copy.offsets
-    limits[: len(copy.limits)] = copy.limits
+    limits[:, : copy.limits.shape[1]] = copy.limits
     items = with_rows(copy.items, n_items, places, changed)
     rows = features[changed].astype(np.float64)
     shortest = SHORTEST_SCALE * LARGEST_CODE * max(float(copy.scales.max()), float(np.abs(rows).max()))
@@ -81,7 +81,7 @@ def requantize(
     codes[places // BLOCK, : rows.shape[1], places % BLOCK] = rounded
     copied_offsets[places] = offsets[changed]
     for block in np.unique(places // BLOCK).tolist():
-        limits[block] = _limits(features, offsets, items[block * BLOCK : (block + 1) * BLOCK], copy.axis)
+        limits[:, block] = _limits(features, offsets, items[block * BLOCK : (block + 1) * BLOCK], copy.axis)
     residual, longest = (float(np.sqrt(np.square(part).sum(axis=1)).max()) for part in (exact - rounded, rounded))
     return Quantized(
         read_only(codes, np.int8),
@@ -112,7 +112,7 @@ def _codes(copy: Quantized, n_items: int, places: Integers) -> NDArray[np.int8]:
 def _places(n_blocks: int) -> tuple[NDArray[np.float32], NDArray[np.float32], Floats]:
     """Return scales and offsets of places that no item has, and limits of their blocks."""
     n_places = n_blocks * BLOCK
-    return np.zeros(n_places, np.float32), np.full(n_places, -np.inf, np.float32), np.zeros((n_blocks, 4))
+    return np.zeros(n_places, np.float32), np.full(n_places, -np.inf, np.float32), np.zeros((4, n_blocks))
 
 
 def _places_of(wanted: Integers, items: Integers) -> Integers:

@@ -61,7 +61,7 @@ def bound_some(scores: ScoreArguments, k: int, n_parts: int, limits: Floats, par
     if not int8[0]:
         return
     products, values, best = np.empty(BLOCK, dtype=np.int32), np.empty(BLOCK), np.full(k, -np.inf)
-    for block in range(limits.shape[0]):
+    for block in range(limits.shape[1]):
         if block // RUN % n_parts == part:
             bound = limit_of_block(scores[9], int8, block)
             if bound >= best[0]:
@@ -69,4 +69,4 @@ def bound_some(scores: ScoreArguments, k: int, n_parts: int, limits: Floats, par
             if bound > best[0]:
                 best[0] = bound
                 best.sort()
-            limits[block, 0] = bound
+            limits[0, block] = bound

@@ -93,6 +93,7 @@ def _connect(path: Path, flags: int) -> apsw.Connection:
         raise store_error(error, str(path)) from error
     connection.set_busy_timeout(BUSY_MILLISECONDS)
     connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_ROW_BYTES)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else statements are planned again for new parameters
     execute(connection, "PRAGMA trusted_schema = OFF")
     return connection
 
