@@ -8,7 +8,11 @@ RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
 LOCK := requirements.lock
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Files in their order, browsers and processes first: sorted by their number of tests, the longest would come last.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 ARGS ?=
+# Some containers ask Python to keep nothing that it compiled; then every process would compile everything again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test unit slow lint docs image bench reproduce serve durability load soak lock licenses sbom release clean
 
@@ -34,13 +38,13 @@ demo: $(RUNNABLE) ## Get data, train, and serve a page that learns
 	@$(BIN)/slatewise demo $(ARGS)
 
 test: lint ## Run every check and the test suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow" $(ARGS)
 
 unit: $(INSTALLED) ## Only the tests that need nothing but Python; while you work
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m unit $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m unit $(ARGS)
 
 slow: $(INSTALLED) ## The longest tests: whole experiments, demos, load
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m slow $(ARGS)
 
 lint: $(INSTALLED) ## Style, types and the direction of imports
 	$(BIN)/ruff format --check .

@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from hypothesis import settings
 
+from tests.support.places import in_memory
+
 if TYPE_CHECKING:
     from tests.support.postgres import Server
 
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
+
+if in_memory() is not None:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(in_memory()))
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL_DATA = os.environ.get("SLATEWISE_DATA")
@@ -62,9 +67,11 @@ def _refuse_processes(event: str, arguments: tuple[object, ...]) -> None:
     matplotlib, which cornac imports, may: it lists the machine's fonts once, when it is first imported there. And the
     PostgreSQL of a whole session is stopped after its last test, whatever that one is.
     """
-    if event not in STARTING_A_PROCESS or any(name in str(arguments) for name in ("fc-list", "pg_ctl")):
+    if not _running or event not in STARTING_A_PROCESS:
         return
-    if _running and _running[-1].get_closest_marker("unit"):
+    if any(name in str(arguments) for name in ("fc-list", "pg_ctl")):
+        return
+    if _running[-1].get_closest_marker("unit"):
         pytest.fail(f"{_running[-1].nodeid} starts a process; mark it with @pytest.mark.process")
 
 
@@ -97,10 +104,10 @@ def real_data() -> Path:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator["Server"]:
-    """A throw-away PostgreSQL server, started once."""
+    """A throw-away PostgreSQL server, started once; its files are in memory if there is room."""
     from tests.support.postgres import throw_away_server
 
-    with throw_away_server() as server:
+    with throw_away_server(in_memory()) as server:
         yield server
 
 

@@ -69,7 +69,7 @@ TINY: dict[str, Callable[[], dict[str, Any]]] = {
     "training": lambda: training.run((20_000, 60_000), (20_000, 60_000)),
     "round_trips": round_trips.run,
 }
-SLOW = ("startup", "hardest", "workers", "sizes", "training", "round_trips")
+SLOW = ("startup", "memory", "simulator", "items", "hardest", "workers", "sizes", "training", "round_trips")
 ISSUE = {
     *("pyversity_grid", "pyversity_grid_min", "pyversity_grid_median"),
     *("slate_1m_over_pass", "slate_1m_calibrated_over_pass", "slate_10k_calibrated_ms", "update_us"),

@@ -197,7 +197,9 @@ def test_the_figures_show_curves_points_and_the_paper() -> None:
     assert "ease 0.25" not in rules.description
 
 
-@pytest.mark.parametrize("name", ["synthetic", "ml-100k", "ml-1m", "anime-5k"])
+@pytest.mark.parametrize(
+    "name", ["synthetic", "ml-100k", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ml-1m", "anime-5k"))]
+)
 def test_the_knob_is_monotone_in_the_measured_diversity(name: str, request: pytest.FixtureRequest) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if name != "synthetic":

@@ -1,4 +1,4 @@
-"""The command line as a person uses it: a real process, its two streams and its exit code."""
+"""The command line as a person uses it: its two streams and its exit code, and where those matter a real process."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.process
+from tests.support.command_line import run_here
 
 INTERACTIONS = """user_id,item_id,rating
 anna,tt1,5
@@ -42,17 +42,19 @@ def own_data(tmp_path: Path) -> list[str | Path]:
     return ["--interactions", tmp_path / "likes.csv", "--items", tmp_path / "items.csv", "--positive", "> 3"]
 
 
+@pytest.mark.process
 def test_own_tables_become_a_catalog(own_data: list[str | Path], tmp_path: Path) -> None:
     done = slatewise("train", *own_data, "--epochs", "3", "--dim", "2", "--out", tmp_path / "shop")
     assert done.returncode == 0, done.stderr
     assert "4 items in 3 categories, 2 dimensions" in done.stdout
     assert "[bold]not markup[/bold]" in done.stdout
     assert "1 item that nobody liked kept" in done.stderr
-    shown = slatewise("catalog", "show", tmp_path / "shop", "--json", "--find", "büro")
+    shown = run_here("catalog", "show", tmp_path / "shop", "--json", "--find", "büro")
     [item] = json.loads(shown.stdout)["shown"]
     assert item == {"id": "tt1", "title": "Ärger im Büro", "categories": ["Comedy", "Drama"], "liked_by": 0.625}
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_same_seed_same_hash(own_data: list[str | Path], tmp_path: Path) -> None:
     def train(seed: str, out: str) -> str:
@@ -63,7 +65,7 @@ def test_same_seed_same_hash(own_data: list[str | Path], tmp_path: Path) -> None
 
 
 def test_train_share_trains_on_fewer_people(own_data: list[str | Path], tmp_path: Path) -> None:
-    done = slatewise("train", *own_data, "--epochs", "1", "--train-share", "0.6", "--out", tmp_path / "x", "--json")
+    done = run_here("train", *own_data, "--epochs", "1", "--train-share", "0.6", "--out", tmp_path / "x", "--json")
     assert json.loads(done.stdout)["data"]["users"] == 2
 
 
@@ -74,7 +76,7 @@ def test_describe_prints_table_1(name: str, real_data: Path) -> None:
         "ml-1m": [6_038, 3_533, 575_281, 18, 0.0270],
         "anime-5k": [4_704, 6_482, 345_717, 43, 0.0113],
     }
-    done = slatewise("data", "describe", name, "--json", SLATEWISE_DATA=str(real_data))
+    done = run_here("data", "describe", name, "--json", SLATEWISE_DATA=str(real_data))
     keys = ["name", "users", "items", "interactions", "categories", "density"]
     assert json.loads(done.stdout) == dict(zip(keys, [name, *expected[name]], strict=True))
 
@@ -98,7 +100,20 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
 
 @pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES.keys())
 def test_mistakes_get_one_clear_sentence(arguments: list[str], message: str, own_data: list[str | Path]) -> None:
-    done = slatewise(*(argument.format(likes=own_data[1]) for argument in arguments))
+    done = run_here(*(argument.format(likes=own_data[1]) for argument in arguments))
+    assert_one_clear_sentence(done, message)
+
+
+@pytest.mark.process
+def test_a_mistake_is_said_in_the_same_words_by_a_process() -> None:
+    arguments, message = MISTAKES["unknown data set"]
+    done = slatewise(*arguments)
+    assert_one_clear_sentence(done, message)
+    here = run_here(*arguments)
+    assert (here.returncode, here.stdout, here.stderr) == (done.returncode, done.stdout, done.stderr)
+
+
+def assert_one_clear_sentence(done: subprocess.CompletedProcess[str], message: str) -> None:
     assert done.returncode in (1, 2)
     assert message in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr
@@ -118,6 +133,7 @@ def interrupted(process: subprocess.Popen[str]) -> str:
     return process.communicate()[1]
 
 
+@pytest.mark.process
 def test_control_c_says_so(tmp_path: Path) -> None:
     rows = "".join(f"{user},{item}\n" for user in range(300) for item in range(300) if (user + item) % 3)
     (tmp_path / "likes.csv").write_text("user_id,item_id\n" + rows)
@@ -135,20 +151,22 @@ def test_control_c_says_so(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_every_verb_has_help_with_an_example() -> None:
-    verbs = [["data", "list"], ["data", "fetch"], ["data", "describe"], ["train"], ["catalog", "show"], ["demo"]]
-    for verb in verbs:
-        done = slatewise(*verb, "--help")
-        assert done.returncode == 0
-        assert "Example: " in done.stdout, verb
+@pytest.mark.process
+def test_help_has_an_example() -> None:
+    """That of every verb is looked at in test_docs.py."""
+    done = slatewise("train", "--help")
+    assert done.returncode == 0
+    assert "Example: " in done.stdout
 
 
+@pytest.mark.process
 def test_version() -> None:
     from slatewise import __version__
 
     assert slatewise("--version").stdout.strip() == f"slatewise {__version__}"
 
 
+@pytest.mark.process
 def test_help_is_quick_to_load() -> None:
     """The heavy libraries are loaded only by the verbs that need them."""
     code = "import sys, slatewise.cli; print([m for m in ('cornac', 'polars', 'scipy') if m in sys.modules])"

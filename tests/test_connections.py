@@ -98,6 +98,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_the_memory_of_the_service_does_not_grow_with_resets(shop: Path) -> None:
     with Server(shop, ["--store", "memory://"]) as server:
         assert server.process is not None

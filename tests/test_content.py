@@ -38,7 +38,7 @@ def test_a_ridge_and_its_residuals_by_leaving_each_item_out() -> None:
     random = np.random.default_rng(0)
     table = np.column_stack([np.ones(25), random.random((25, 5)) < 0.4])
     targets, weights = random.normal(size=(25, 3)), random.uniform(0.5, 2.0, 25)
-    ridge = Design.of(table, weights).ridge(targets, 2.0)
+    ridge = next(Design.of(table, weights).ridges(targets, [2.0]))
     np.testing.assert_allclose(ridge.weights, naive_ridge(table, targets, weights, 2.0), atol=1e-8)
     for item in range(25):
         others = np.arange(25) != item

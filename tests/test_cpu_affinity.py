@@ -3,13 +3,19 @@
 import os
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import psutil
 import pytest
 
+from slatewise.recommender import Recommender
 from slatewise.service.cpu_affinity import LARGE_CATALOG, available_cores, claim_core
+from slatewise.service.item_follower import ItemFollower
+from slatewise.service.logs import Log
 from slatewise.service.server import set_cpu_affinity
 from slatewise.service.settings import Settings
 from tests.support.postgres import throw_away_server
@@ -36,10 +42,36 @@ def test_every_thread_of_a_server_is_on_its_core(tmp_path: Path, setting: str, w
         with server.client() as client:
             client.post("/v1/slates", json={"user": "anna", "k": 2}).raise_for_status()
         assert server.process is not None
-        found = cores_of(server.process.pid)
+        pid = server.process.pid
+        assert eventually(
+            lambda: all(len(cores) == wanted for cores in cores_of(pid))
+        )  # preparing for new items has ended
+        found = cores_of(pid)
     assert len(found) > 5  # the event loop, a worker, the writer, the log, the sweeper, the follower
-    assert all(len(cores) == wanted for cores in found)
     assert len(set.union(*found)) == wanted
+
+
+@several
+def test_what_is_prepared_for_new_items_leaves_the_core_to_requests() -> None:
+    """A thread on one core starts it; the control is what else such a thread starts."""
+    found: dict[str, set[int]] = {}
+
+    def note(name: str) -> None:
+        found[name] = os.sched_getaffinity(0)
+
+    def start() -> None:
+        os.sched_setaffinity(0, {min(CORES)})
+        recommender = SimpleNamespace(expect_new_items=lambda: note("new items"))
+        ItemFollower(cast(Recommender, recommender), Log()).expect_new_items()
+        other = threading.Thread(target=note, args=("other",))
+        other.start()
+        other.join()
+
+    pinned = threading.Thread(target=start)
+    pinned.start()
+    pinned.join()
+    assert eventually(lambda: "new items" in found)
+    assert found == {"new items": set(CORES), "other": {min(CORES)}}
 
 
 CHILD = """

@@ -54,6 +54,7 @@ def test_without_any_source_the_demo_says_so_and_works(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_passed_over(
     first_start: tuple[Path, subprocess.CompletedProcess[str]], taken: int
 ) -> None:

@@ -1,8 +1,7 @@
 """The words are true: README's code runs, and everything there is, is documented."""
 
 import re
-import subprocess
-import sys
+import runpy
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from slatewise.cli import app
 from slatewise.lab.experiment import Arm, Experiment
 from slatewise.policies import POLICIES, policy_options
 from tests.conftest import ROOT
+from tests.support.command_line import run_here
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
@@ -30,15 +30,19 @@ def example_files(directory: Path) -> None:
     (directory / "items.csv").write_text("item_id,title\n" + "".join(f"i{item},Item {item}\n" for item in range(15)))
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("page", ["README.md", "docs/your-data.md"])
-def test_the_code_of_the_pages_runs(page: str, tmp_path: Path) -> None:
+def test_the_code_of_the_pages_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
     blocks = code_blocks((ROOT / page).read_text(encoding="utf-8"))
     assert blocks
     for block in blocks:
-        done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, cwd=tmp_path, check=False)  # noqa: S603
-        assert done.returncode == 0, done.stderr
+        runpy.run_path(str(written(block, tmp_path / "block.py")), run_name="__main__")
+
+
+def written(text: str, path: Path) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 @pytest.mark.parametrize("policy", POLICIES.built_in)
@@ -67,14 +71,13 @@ def verbs() -> list[str]:
     return found
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("verb", verbs())
 def test_every_verb_is_documented_and_has_an_example(verb: str) -> None:
     words = README + "".join(DOCS.values())
     assert f"slatewise {verb}" in words
-    command = [sys.executable, "-m", "slatewise", *verb.split(), "--help"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
-    assert "Example: " in shown
+    shown = run_here(*verb.split(), "--help")
+    assert shown.returncode == 0
+    assert "Example: " in shown.stdout
 
 
 def test_nothing_is_left_to_be_filled_in() -> None:

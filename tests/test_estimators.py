@@ -211,7 +211,7 @@ def independent_places(seed_of_world: int, n_logs: int) -> Counts:
     return {"pseudo-inverse": covered}
 
 
-@pytest.mark.parametrize("seed_of_world", [0, 2])
+@pytest.mark.parametrize("seed_of_world", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_intervals_cover_the_truth(seed_of_world: int) -> None:
     """All six estimators, each where what it assumes holds."""
     covered, one_by_one = interacting_rewards(seed_of_world, N_LOGS)

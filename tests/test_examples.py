@@ -20,6 +20,7 @@ def run(name: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_library_in_ten_lines_shows_more_of_what_was_clicked() -> None:
     told = run("library_in_ten_lines")
     counts = [int(count) for count in re.findall(r"slate \d: (\d+) of 10 are biographies", told)]
@@ -33,6 +34,7 @@ def test_ten_lines_are_ten_lines() -> None:
     assert len(code) <= 10
 
 
+@pytest.mark.slow
 def test_a_policy_of_ones_own_learns_more_than_the_crowd_knows() -> None:
     told = run("custom_policy")
     shares = {name: float(share) for name, share in re.findall(r"^(\S+) +(0\.\d+) of the items", told, re.M)}
@@ -47,6 +49,7 @@ def test_thirty_lines_are_thirty_lines() -> None:
     assert len([line for line in policy.splitlines() if line.strip()]) <= 30
 
 
+@pytest.mark.slow
 def test_own_csv_files_become_a_service_that_learns() -> None:
     told = run("own_csv_to_service")
     slates = dict(re.findall(r"^(first slate|after clicks on coffee): (.+)$", told, re.M))

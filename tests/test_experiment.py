@@ -26,7 +26,7 @@ from slatewise.lab.experiment import (
     shipped,
 )
 from slatewise.lab.tuning import GRIDS, candidates, evaluate, tune
-from slatewise.lab.workers import ProcessPool
+from slatewise.lab.workers import InProcess, ProcessPool, map_by_key
 from slatewise.policies import POLICIES
 from tests.conftest import ROOT
 
@@ -120,6 +120,7 @@ def test_how_users_are_divided_into_tasks_changes_nothing(chunk: int, monkeypatc
     assert_same(run(SMALL, DATASET), whole)
 
 
+@pytest.mark.process
 def test_a_task_that_always_ends_its_process_is_given_up() -> None:
     with ProcessPool(1, lambda: None) as pool, pytest.raises(ChildProcessError, match="died 3 times in a row"):
         pool.map([(os._exit, 1)])
@@ -128,6 +129,18 @@ def test_a_task_that_always_ends_its_process_is_given_up() -> None:
 def test_what_a_task_raises_is_raised_here() -> None:
     with ProcessPool(1, lambda: None) as pool, pytest.raises(ZeroDivisionError):
         pool.map([(divmod, 1, 0)])
+
+
+def test_tasks_with_one_key_follow_each_other_and_results_keep_their_order() -> None:
+    ran: list[str] = []
+
+    def task(name: str) -> str:
+        ran.append(name)
+        return name
+
+    with InProcess(lambda: None) as pool:
+        results = map_by_key(pool, [(task, name) for name in "abcd"], [2, 1, 2, 1])
+    assert (ran, results) == (["b", "d", "a", "c"], ["a", "b", "c", "d"])
 
 
 def test_records_are_kept_and_found_again_only_for_the_same_experiment_and_data(tmp_path: Path) -> None:

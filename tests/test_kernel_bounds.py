@@ -18,6 +18,8 @@ KERNEL_TESTS = [
     "test_belief.py",
     "test_policies.py",
     "test_randomness.py",
+    "test_evidence.py",
+    "test_learning_kernels.py",
 ]
 
 WRONG = """

@@ -181,6 +181,7 @@ def test_a_catalog_without_bpr_is_the_same_from_parts_and_serves_every_policy(ta
         assert len(set(chosen.items[0].tolist())) == 5
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("small_parts")
 def test_workers_compute_the_same_bits(tables: Tables, tmp_path: Path) -> None:
     stored = StoredLikes.from_tables(tables, tmp_path)

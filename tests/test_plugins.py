@@ -17,6 +17,7 @@ import pytest
 from slatewise.plugins import PluginError, Registry
 from slatewise.policies import POLICIES, policy_options
 from tests.conftest import ROOT
+from tests.support.command_line import run_here
 from tests.test_cli import slatewise
 
 pytestmark = pytest.mark.process
@@ -134,7 +135,8 @@ def test_reproduce_and_report_compare_a_plug_in(gems: dict[str, str], tmp_path: 
 def test_the_recommender_serves_a_plug_in(gems: dict[str, str]) -> None:
     code = (
         "from slatewise import Catalog, Recommender; from slatewise.data.sources import load\n"
-        "catalog = Catalog.train(load('tiny-shop'))\n"
+        "from slatewise.catalog.embeddings import BprSettings\n"
+        "catalog = Catalog.train(load('tiny-shop'), BprSettings(dim=3, epochs=2))\n"
         "with Recommender(catalog, policy='hidden-gems') as recommender:\n"
         "    slate = recommender.recommend('ann', k=3)\n"
         "    recommender.feedback(slate.slate_id, clicked=[slate.items[0].id])\n"
@@ -163,13 +165,13 @@ def test_the_contract_tests_run_on_a_plug_in(gems: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("command", [["reproduce", "table1"], ["reproduce", "figure-alpha"]])
 def test_a_target_that_compares_nothing_takes_no_policy(command: list[str]) -> None:
-    done = slatewise(*command, "--data", "synthetic", "--policy", "popular")
+    done = run_here(*command, "--data", "synthetic", "--policy", "popular")
     assert done.returncode == 2
     assert "does not compare policies" in done.stderr
 
 
 def test_an_unknown_policy_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    done = slatewise("reproduce", "baselines", "--data", "synthetic", "--policy", "magic", "--out", tmp_path)
+    done = run_here("reproduce", "baselines", "--data", "synthetic", "--policy", "magic", "--out", tmp_path)
     assert done.returncode == 2
     assert "there is no policy 'magic'" in done.stderr
     assert not list(tmp_path.iterdir())

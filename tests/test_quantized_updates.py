@@ -70,7 +70,7 @@ def test_every_limit_of_a_changed_copy_holds(seed: int) -> None:
         codes = copy.codes[place // 64, :DIM, place % 64].astype(np.float64)
         assert np.linalg.norm(wide[item] / scales[place] - codes) <= copy.residual
         assert np.linalg.norm(codes) <= copy.longest
-        offset, across, least, most = copy.limits[place // 64]
+        offset, across, least, most = copy.limits[:, place // 64]
         assert copy.offsets[place] == np.float32(change.base[item]) <= offset
         assert np.linalg.norm(np.delete(wide[item], copy.axis)) <= across
         assert least <= wide[item, copy.axis] <= most

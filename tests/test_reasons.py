@@ -1,7 +1,7 @@
 """A reason says what decided: recomputed here from everything that was shown and clicked, one number at a time."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from slatewise.recommender.types import ASKED, BOOSTED, EXPLORING, LEARNED, PINN
 from tests.support.recommending import ids, make_catalog, served_policy
 from tests.support.wishes import direction, said
 
-CATALOG = make_catalog()
+CATALOG = replace(make_catalog(), log_odds=np.random.default_rng(1).normal(-1.0, 0.5, 60))
 LEARNING = ("dc2b-calibrated", "dc2b")
 NOT_LEARNING = ("popular", "random", "logrank", "mmr", "epsilon-greedy", "dpp-map")
 Shares = dict[int | str, float]
@@ -209,3 +209,9 @@ def test_old_likes_are_cited_as_much_as_they_still_count() -> None:
     cited = {item.because for item in third.items if item.because is not None}
     assert cited
     assert cited <= set(ids(second)[:3])
+
+
+def test_where_nothing_is_known_nothing_is_called_popular() -> None:
+    catalog = Catalog.from_vectors([*range(20)], np.random.default_rng(0).normal(size=(20, 4)))
+    with Recommender(catalog) as recommender:
+        assert {item.reason for item in recommender.recommend("ann", 5, diversity=0.0).items} == {RANKED}

@@ -234,6 +234,7 @@ def test_settings_that_cannot_work_are_refused_by_name() -> None:
         Problem(2, 2, 0.0)
 
 
+@pytest.mark.slow
 def test_sections_tables_figures_and_json_of_a_run(tmp_path: Path) -> None:
     cells = (SMALL, replace(SMALL, radius=math.inf), replace(SMALL, items=20, rounds=10, withdraws=True))
     settings = Settings(cells, ("dc2b", "thompson"), worlds=6)

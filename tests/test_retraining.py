@@ -70,6 +70,35 @@ def test_what_came_of_a_training_is_kept(shop: Path, monkeypatch: pytest.MonkeyP
     assert [record.outcome for record in read_history(directory)] == ["failed", "refused"]
 
 
+def test_a_training_that_is_killed_changes_nothing_and_the_next_one_runs(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, directory = Retraining(settings(shop)), shop / "catalog"
+    make_due(directory)
+    before = current_version(directory)
+    killed = run(trainer, "kill -9 $$", monkeypatch)
+    assert killed is not None
+    assert (killed.outcome, killed.words) == ("failed", ("the training ended with code -9",))
+    assert current_version(directory) == before
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 2)
+    assert run(trainer, "exit 1", monkeypatch) is not None
+
+
+def test_without_the_lock_two_trainings_would_run_at_once(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control."""
+    make_due(shop / "catalog")
+    monkeypatch.setattr(retraining, "_is_free", lambda _descriptor: True)
+    first, second = Retraining(settings(shop)), Retraining(settings(shop))
+    for trainer in (first, second):
+        monkeypatch.setattr(trainer, "_command", lambda: ["/bin/sh", "-c", "sleep 2"])
+        monkeypatch.setattr(trainer, "is_due", lambda _now: True)
+
+    async def both() -> list[TrainingRecord | None]:
+        return [*await asyncio.gather(first.run_if_due(), second.run_if_due())]
+
+    assert None not in asyncio.run(both())
+
+
 def test_one_training_at_a_time_and_its_priority_is_low(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_due(shop / "catalog")
     first, second = Retraining(settings(shop)), Retraining(settings(shop))

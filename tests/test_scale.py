@@ -84,6 +84,7 @@ def test_the_log_has_what_was_seen_person_by_person(days: Any) -> None:
     assert (evidence.items[(codes[0] & 1) == 0] == -1).all()
 
 
+@pytest.mark.slow
 def test_costs_are_those_of_requests_that_were_made(folder: Path, tmp_path: Path) -> None:
     catalog = Catalog.load(folder / "catalog")
     store = measure_store(catalog, tmp_path)

@@ -23,6 +23,7 @@ from slatewise.service.routes import ROUTES
 from slatewise.service.settings import Settings
 from slatewise.service.shared_directory import PREFIX, remove_abandoned, shared_directory, use
 from tests.conftest import ROOT
+from tests.support.command_line import run_here
 from tests.support.postgres import throw_away_server
 from tests.support.serving import Server, key_file, small_catalog
 
@@ -80,8 +81,9 @@ def test_what_is_refused_is_said_in_one_sentence(
     assert done.output.count("\n") == 1
 
 
-def test_keys_and_hosts_of_a_process(tmp_path: Path) -> None:
+def test_keys_and_hosts_of_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that others can reach asks for keys, and revoking one works at once; other names are refused."""
+    monkeypatch.chdir(tmp_path)
     small_catalog().save(tmp_path / "catalog")
     key = key_file(tmp_path / "keys.json", shop=("serve",))["shop"]
     with Server(tmp_path, ["--store", "memory://", "--host", "0.0.0.0", "--allow-host", "shop.example"]) as server:  # noqa: S104
@@ -90,8 +92,7 @@ def test_keys_and_hosts_of_a_process(tmp_path: Path) -> None:
             assert client.post("/v1/slates", **ask).status_code == 201
             assert client.post("/v1/slates", **ask, headers={"host": "shop.example"}).status_code == 201
             assert client.post("/v1/slates", **ask, headers={"host": "evil.example"}).status_code == 400
-            command = [sys.executable, "-m", "slatewise", "keys", "revoke", key[4:12]]
-            subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)  # noqa: S603
+            assert run_here("keys", "revoke", key[4:12]).returncode == 0
             assert client.post("/v1/slates", **ask).status_code == 401
         assert server.stop() == 0
         logged = server.logged()
@@ -116,6 +117,7 @@ def clicking(server: Server, user: str, acknowledged: list[tuple[str, str, list[
                 return
 
 
+@pytest.mark.slow
 def test_stopping_under_load_loses_nothing_acknowledged(tmp_path: Path) -> None:
     small_catalog().save(tmp_path / "catalog")
     acknowledged: dict[str, list[tuple[str, str, list[int]]]] = {f"user{number}": [] for number in range(4)}

@@ -217,6 +217,48 @@ def test_feedback_on_a_slate_is_found_without_reading_all_feedback_of_its_user(s
     assert "feedback_by_arrival" not in str(plan)
 
 
+def plans_for_later_users(store: SqliteStore) -> int:
+    """Return how often SQLite asks about columns, as it does when it plans, once statements were run for one user."""
+    fill(store, ["anna", "ben", "cleo"])
+    asked: list[object] = []
+
+    def allow(*about: object) -> int:
+        asked.append(about)
+        return apsw.SQLITE_OK
+
+    def watch(connection: apsw.Connection) -> None:
+        connection.authorizer = allow
+
+    on_connection(store, watch)
+    for number, user in enumerate(["anna", "ben", "cleo"]):
+        if number == 1:
+            asked.clear()
+        do(store, partial(read_everything, user=user, before=1e9 + number))
+    return len(asked)
+
+
+def read_everything(transaction: Transaction, user: str, before: float) -> None:
+    transaction.slates_of(user)
+    transaction.choices_of(user)
+    transaction.feedback_of(user)
+    transaction.feedback_on(slate(user, 1), f"answer 1 of {user}")
+    transaction.events_of(user)
+    transaction.expired(before, 5, 1)
+
+
+def test_a_statement_is_planned_once_and_not_for_every_parameter(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: what SQLite does if it is not told to keep its plans."""
+    assert plans_for_later_users(store) == 0
+    monkeypatch.setattr(apsw, "SQLITE_DBCONFIG_ENABLE_QPSG", apsw.SQLITE_DBCONFIG_ENABLE_VIEW)
+    other = SqliteStore.open(str(tmp_path / "other.db"))
+    try:
+        assert plans_for_later_users(other) > 0
+    finally:
+        other.close()
+
+
 # --- group commit
 
 

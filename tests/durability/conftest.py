@@ -1,6 +1,7 @@
-"""How hard to try: a few rounds in the suite, fifty in CI, two hundred in `make durability`."""
+"""How hard to try: a few rounds in the suite, fifty in CI, two hundred in `make durability`; always on a disk."""
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from benchmarks.load.server import free_port
 from slatewise.catalog import Catalog
 from tests.support import recommending
+from tests.support.postgres import Server, throw_away_server
+from tests.support.postgres_kinds import pgbouncer_to
 from tests.support.served import Place
 
 FEW_ROUNDS = 4
@@ -25,6 +28,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for words in terminalreporter.config.stash.get(FIGURES, []):
         terminalreporter.write_line(words)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A directory on a disk, where a commit takes its time and can be interrupted."""
+    with tempfile.TemporaryDirectory(prefix="slatewise-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="package")
+def postgres_server() -> Iterator[Server]:
+    """A PostgreSQL server on a disk."""
+    with throw_away_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def pgbouncer(postgres_server: Server) -> Iterator[str]:
+    """The URL of that server through PgBouncer in transaction mode."""
+    with pgbouncer_to(postgres_server) as url:
+        yield url
 
 
 @pytest.fixture

@@ -26,6 +26,12 @@ LONG_AGO = 10_000.0
 STRIDES = {"memory": 3, "sqlite": 7}
 
 
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Not on a disk: failures are made here, and nothing is killed."""
+    return tmp_path_factory.mktemp("calls")
+
+
 class DiskError(StoreError):
     """The failure that is made."""
 

@@ -79,6 +79,7 @@ def two_workers(place: Place, request: pytest.FixtureRequest) -> Iterator[Runnin
     service.stop()
 
 
+@pytest.mark.slow
 def test_eight_writers_on_one_user_and_two_processes(two_workers: Running) -> None:
     notes = Notes()
     write_together(two_workers.place, notes)

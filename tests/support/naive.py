@@ -8,6 +8,7 @@ direction has vanished when less than VANISHED of the squared length is left.
 import itertools
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,8 @@ VANISHED = 1e-10
 def first_best(gains: dict[int, float]) -> int:
     """The lowest index among the (nearly) best gains."""
     best = max(gains.values())
-    return min(item for item, gain in gains.items() if gain >= best - TIE * (1 + abs(best)))
+    least = best - TIE * (1 + abs(best))
+    return min(item for item, gain in gains.items() if gain >= least)
 
 
 def greedy(available: NDArray[np.bool_], k: int, gain: Callable[[list[int], int], float]) -> Slate:
@@ -41,15 +43,17 @@ def greedy(available: NDArray[np.bool_], k: int, gain: Callable[[list[int], int]
 
 
 def top_k(scores: Floats, available: NDArray[np.bool_], k: int) -> list[int]:
-    """Sort everything."""
-    return sorted(np.flatnonzero(available).tolist(), key=lambda item: (-scores[item], item))[:k]
+    """Sort everything; what is equal stays in the order of the items."""
+    values = (-scores).tolist()
+    return sorted(np.flatnonzero(available).tolist(), key=values.__getitem__)[:k]
 
 
 def mmr(quality: Floats, vectors: Floats, available: NDArray[np.bool_], k: int, trade_off: float) -> Slate:
-    """The paper's formula, with every cosine computed when it is needed."""
+    """The paper's formula, with every cosine computed when it is first needed."""
+    similarity = cosines(vectors)
 
     def gain(slate: list[int], item: int) -> float:
-        similar = [cosine(vectors[item], vectors[other]) for other in slate]
+        similar = [similarity(item, other) for other in slate]
         mean = sum(similar) / len(similar) if similar else 0.0
         return float(trade_off * quality[item] - (1 - trade_off) * mean)
 
@@ -58,9 +62,10 @@ def mmr(quality: Floats, vectors: Floats, available: NDArray[np.bool_], k: int, 
 
 def largest_cosine(scores: Floats, vectors: Floats, available: NDArray[np.bool_], k: int, weight: float) -> Slate:
     """Score minus weight times the largest cosine with what was chosen before, if that is positive."""
+    similarity = cosines(vectors)
 
     def gain(slate: list[int], item: int) -> float:
-        return float(scores[item] - weight * max([0.0, *(cosine(vectors[item], vectors[other]) for other in slate)]))
+        return float(scores[item] - weight * max([0.0, *(similarity(item, other) for other in slate)]))
 
     return greedy(available, k, gain)
 
@@ -76,8 +81,12 @@ def overlap_greedy(
     """Score minus weight times every similarity with what was chosen before; what is unknown counts nothing."""
     known = np.zeros((len(categories), 1)) if vectors is None else vectors
 
+    @cache
+    def similar(item: int, other: int) -> float:
+        return similarity(categories, known, item, other) or 0.0
+
     def gain(slate: list[int], item: int) -> float:
-        return float(scores[item] - weight * sum(similarity(categories, known, item, other) or 0.0 for other in slate))
+        return float(scores[item] - weight * sum(similar(item, other) for other in slate))
 
     return greedy(available, k, gain)
 
@@ -96,7 +105,7 @@ def softmax_propensities(
 
 def similarity(categories: NDArray[np.bool_], vectors: Floats, item: int, other: int) -> float | None:
     """Jaccard of the categories if both items have some, else the cosine of the vectors, not below 0; None: unknown."""
-    ours, theirs = ({int(name) for name in np.flatnonzero(categories[number])} for number in (item, other))
+    ours, theirs = (set(categories[number].nonzero()[0].tolist()) for number in (item, other))
     if ours and theirs:
         return jaccard(ours, theirs)
     if not (vectors[item].any() and vectors[other].any()):
@@ -110,18 +119,24 @@ def cosine(left: Floats, right: Floats) -> float:
     return float(left @ right) / lengths if lengths > 0 else 0.0
 
 
+def cosines(vectors: Floats) -> Callable[[int, int], float]:
+    """The cosine of two items, computed when it is first asked for."""
+    return cache(lambda item, other: cosine(vectors[item], vectors[other]))
+
+
 def entropy_greedy(
     scores: Floats, vectors: Floats, available: NDArray[np.bool_], k: int, regularizer: tuple[float, float]
 ) -> Slate:
     """C²UCB with two log determinants per candidate; the regularizer is (weight, noise)."""
     weight, noise = regularizer
 
-    def entropy(slate: list[int]) -> float:
-        chosen = vectors[slate]
+    @cache
+    def entropy(*slate: int) -> float:
+        chosen = vectors[list(slate)]
         return 0.5 * float(np.linalg.slogdet(noise**2 * np.eye(len(slate)) + chosen @ chosen.T)[1])
 
     def gain(slate: list[int], item: int) -> float:
-        return float(scores[item]) + weight * (entropy([*slate, item]) - entropy(slate))
+        return float(scores[item]) + weight * (entropy(*slate, item) - entropy(*slate))
 
     return greedy(available, k, gain)
 
@@ -171,7 +186,7 @@ def volume_greedy(scores: Floats, vectors: Floats, available: NDArray[np.bool_],
         if not now:
             span = []
             now = _log_distances(scores, vectors, span, left)
-        item = first_best(now or {item: float(scores[item]) for item in left})
+        item = first_best(now or dict(zip(left, scores[left].tolist(), strict=True)))
         gains.append(now[item] if now else float(scores[item]))
         span = [*span, item] if now else span
         slate.append(item)
@@ -186,11 +201,9 @@ def _log_distances(scores: Floats, vectors: Floats, span: list[int], items: list
     basis = np.linalg.qr((vectors[span] / scale).T)[0] if span else np.zeros((vectors.shape[1], 0))
     squared = np.square(table).sum(axis=0)
     residual = np.square(table - basis @ (basis.T @ table)).sum(axis=0)
-    return {
-        item: float(scores[item] + np.log(rest))
-        for item, rest, whole in zip(items, residual, squared, strict=True)
-        if rest > VANISHED * whole
-    }
+    is_new = residual > VANISHED * squared
+    numbers = np.array(items)[is_new]
+    return dict(zip(numbers.tolist(), (scores[numbers] + np.log(residual[is_new])).tolist(), strict=True))
 
 
 def sticks_out(vectors: Floats, span: list[int], item: int) -> bool:

@@ -79,12 +79,12 @@ class Server:
 
 
 @contextmanager
-def throw_away_server() -> Iterator[Server]:
-    """Yield a new server, or say what is missing."""
+def throw_away_server(place: Path | None = None) -> Iterator[Server]:
+    """Yield a new server whose files are in a directory of that place, or say what is missing."""
     binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if not binaries or (os.geteuid() == ROOT_USER and "postgres" not in {one.pw_name for one in pwd.getpwall()}):
         missing("a PostgreSQL server (/usr/lib/postgresql)")
-    directory = Path(tempfile.mkdtemp(prefix="slatewise-postgres-"))
+    directory = Path(tempfile.mkdtemp(prefix="slatewise-postgres-", dir=place))
     server = Server(binaries[-1].parent, directory)
     if server.owner:
         shutil.chown(directory, server.owner)
