@@ -10,7 +10,7 @@ from benchmarks.inputs import SEED, SLATE_SIZE, THREE_CLICKS, Visitor, random_ca
 from benchmarks.measure import Task, seconds
 from slatewise.catalog import Catalog
 from slatewise.evidence import Evidence
-from slatewise.policies import Available, Policy, State, make_policy
+from slatewise.policies import Available, Policy, make_policy
 from slatewise.recommender.item_attributes import ItemAttributes
 
 DIM = 20
@@ -71,14 +71,14 @@ def updates(n_items: int = 1_000, short: int = 10, long: int = 10_000, repeats: 
 
 
 def _next_update(policy: Policy, n_slates: int) -> Task:
-    """Return the update that follows after so many random slates."""
+    """Return the update that follows after so many random slates; its own slate is drawn beforehand."""
     state, random = policy.start(1), np.random.default_rng(SEED)
     for _ in range(n_slates):
-        state = _update(policy, state, random)
-    return partial(_update, policy, state, np.random.default_rng(SEED + 1))
+        state = policy.update(state, _answered_slate(policy, random))
+    return partial(policy.update, state, _answered_slate(policy, random))
 
 
-def _update(policy: Policy, state: State, random: np.random.Generator) -> State:
-    """Learn from a random slate with three clicks."""
+def _answered_slate(policy: Policy, random: np.random.Generator) -> Evidence:
+    """Draw a slate with three clicks."""
     items = random.integers(policy.catalog.n_items, size=(1, SLATE_SIZE))
-    return policy.update(state, Evidence.of_clicks(items, THREE_CLICKS))
+    return Evidence.of_clicks(items, THREE_CLICKS)

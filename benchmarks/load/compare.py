@@ -18,9 +18,11 @@ from slatewise.report import Table
 
 Result = TypeVar("Result")
 
-WARM_UP_SECONDS = 2.0
+WARM_UP_SECONDS = 6.0
+"""A service that has just started also prepares for new items, for two or three seconds."""
 FIGURES = {
     "requests_per_second": "requests/s, {clients} clients",
+    "cpu_ms": "processor time of all processes of the server per request, ms",
     "slates_p99_ms": "slates: 99th percentile, ms",
     "feedback_p99_ms": "feedbacks: 99th percentile, ms",
     "health_p99_ms": "/health/live: 99th percentile, ms",
@@ -61,11 +63,12 @@ def by_turns(
 async def measure(plan: Plan, launch: Launch, directory: Path) -> dict[str, float]:
     """Measure one server: as many requests as it takes after a warm-up, then the mixed load at a constant rate."""
     with server.service(directory, launch) as target:
-        throughput = await _throughput(target, plan)
+        throughput, seconds = await _throughput(target, plan)
         mixed = await mixed_load(target, plan, "mixed")
     streams = [mixed[name] for name in (SLATES, FEEDBACKS, HEALTH)]
     return {
         "requests_per_second": round(throughput.requests_per_second, 1),
+        "cpu_ms": round(2000.0 * seconds / (throughput.requests_per_second * plan.seconds), 2),
         "slates_p99_ms": mixed[SLATES]["p99_ms"],
         "feedback_p99_ms": mixed[FEEDBACKS]["p99_ms"],
         "health_p99_ms": mixed[HEALTH]["p99_ms"],
@@ -76,11 +79,13 @@ async def measure(plan: Plan, launch: Launch, directory: Path) -> dict[str, floa
     }
 
 
-async def _throughput(target: Server, plan: Plan) -> closed_loop.Throughput:
+async def _throughput(target: Server, plan: Plan) -> tuple[closed_loop.Throughput, float]:
+    """Return how many requests were served in half of the time, and the processor time that it took."""
     visitors = Visitors(target.host, "throughput", events=1)
     async with connected(target, plan.clients) as pool:
         await closed_loop.throughput(pool, visitors, plan.clients, WARM_UP_SECONDS)
-        return await closed_loop.throughput(pool, visitors, plan.clients, plan.seconds / 2)
+        before = target.cpu_seconds
+        return await closed_loop.throughput(pool, visitors, plan.clients, plan.seconds / 2), target.cpu_seconds - before
 
 
 def run_loop(task: Coroutine[Any, Any, Result]) -> Result:

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
+import psutil
 
 from benchmarks.measure import SOURCE, python, python_path
 from slatewise.catalog import Catalog
@@ -68,9 +69,8 @@ class Server:
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time of all threads that the server has now; those that ended are not counted."""
-        files = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
-        return sum(int(file.read_text().split()[0]) for file in files) / 1e9
+        """Processor time of the server and of all processes that it has started, in steps of a clock tick."""
+        return cpu_seconds(self.process.pid)
 
     @property
     def store_bytes(self) -> int:
@@ -82,6 +82,15 @@ class Server:
         """Size of the store's write-ahead log."""
         wal = Path(f"{self.store}-wal")
         return wal.stat().st_size if wal.exists() else 0
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time of a process and all those that it has started, also of those that ended."""
+    owner = psutil.Process(pid)
+    times = [owner.cpu_times(), *(child.cpu_times() for child in owner.children(recursive=True))]
+    ended = times[0].children_user + times[0].children_system if pid != os.getpid() else 0.0
+    family = times if pid != os.getpid() else times[:1]
+    return float(ended + sum(one.user + one.system for one in family))
 
 
 @contextmanager

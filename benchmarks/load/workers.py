@@ -14,13 +14,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import psycopg
 
 from benchmarks.load import closed_loop, server
 from benchmarks.load.compare import WARM_UP_SECONDS, Runs, by_turns, turns_table
 from benchmarks.load.load_test import Note, Plan, connected
-from benchmarks.load.server import Launch
+from benchmarks.load.server import Launch, cpu_seconds
 from benchmarks.load.visitors import Visitors
 from slatewise.report import Table
 from tests.support.postgres import Server, throw_away_server
@@ -79,15 +78,6 @@ async def measure(plan: Plan, launch: Launch, directory: Path, database: Server)
         "waiting_for_service": round(waits["Client"] / n_samples, 3),
         "waiting_for_others": round(others / n_samples, 3),
     }
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the processor time of a process and all those that it has started, also of those that ended."""
-    owner = psutil.Process(pid)
-    times = [owner.cpu_times(), *(child.cpu_times() for child in owner.children(recursive=True))]
-    ended = times[0].children_user + times[0].children_system if pid != os.getpid() else 0.0
-    family = times if pid != os.getpid() else times[:1]
-    return float(ended + sum(one.user + one.system for one in family))
 
 
 @contextmanager
