@@ -62,7 +62,9 @@ def test_items_are_counted_by_category(seed: int) -> None:
         record = SlateRecord(
             f"s{number}", "ann", number, 0.0, "digest", "policy", (*items.tolist(),), None, status=CLOSED
         )
-        slates.append(LoggedSlate(record, numbers, Tally(clicks=dict.fromkeys(liked, 1), n_events=1)))
+        slates.append(
+            LoggedSlate(record, numbers, Tally(dict.fromkeys(liked, 1), mentioned=frozenset(liked), n_events=1))
+        )
         expected[:, 3] += 1, len(liked)
         for item, at in zip(items.tolist(), numbers.tolist(), strict=True):
             for category in range(3):

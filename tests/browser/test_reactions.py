@@ -94,18 +94,19 @@ def test_what_was_seen_is_not_called_liked(visit: Visit, has_films: bool) -> Non
     if not has_films:
         missing("the real data (ml-100k.zip)")
     someone = visit()
-    known, liked = item(someone, 0), item(someone, 1)
-    press(someone, "known", 0)
-    someone.like(1)
-    words = {known: "Because you’ve seen", liked: "Because you liked"}
-    cited = set()
+    known, liked = range(4), range(4, 8)
+    words = {item(someone, place): "Because you’ve seen" for place in known}
+    words |= {item(someone, place): "Because you liked" for place in liked}
+    press(someone, "known", *known)
+    someone.like(*liked)
+    told = set()
     for _ in range(3):
         someone.more()
         for place, one in enumerate(someone.slate()["items"]):
             if one["because"] is not None:
                 expect(someone.cards.nth(place).locator(".reason dd")).to_contain_text(words[one["because"]])
-                cited.add(one["because"])
-    assert cited == set(words)
+                told.add(words[one["because"]])
+    assert told == set(words.values())
 
 
 def test_seen_it_outlives_a_reload(visit: Visit) -> None:

@@ -84,7 +84,8 @@ class Tally:
 
     def liked(self, items: Iterable[ItemId]) -> list[ItemId]:
         """Return the items that were liked."""
-        return [item for item in items if self.value(item) > LIKED]
+        liked = {item for item in self.mentioned if self.value(item) > LIKED}
+        return [item for item in items if item in liked] if liked else []
 
     def says_as_much_as(self, other: "Tally", items: Iterable[ItemId]) -> bool:
         """Return whether two tallies of a slate teach the same."""
@@ -116,11 +117,14 @@ class LoggedSlate:
     @cached_property
     def values(self) -> list[float]:
         """How much each item was liked, 0 to 1; NaN if nothing is said about it."""
-        return [self.tally.value(item) for item in self.record.items]
+        values = {item: self.tally.value(item) for item in self.tally.mentioned}
+        return [values.get(item, math.nan) for item in self.record.items]
 
     @cached_property
     def seen(self) -> list[bool]:
         """Whether each item may have been looked at."""
+        if self.tally.seen is None:
+            return [True] * len(self.record.items)
         return [self.tally.is_seen(item) for item in self.record.items]
 
     def evidence(self, policy: ServedPolicy) -> Evidence | None:

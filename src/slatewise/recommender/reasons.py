@@ -248,4 +248,7 @@ def _by_rule(number: int, choosing: Choosing) -> Reason | None:
 
 def _rounded(table: Floats) -> list[list[float | None]]:
     """Return the rows of a table with few digits, None for what is not finite."""
-    return [[value if math.isfinite(value) else None for value in row] for row in table.round(DIGITS).tolist()]
+    rows: list[list[float | None]] = table.round(DIGITS).tolist()
+    if np.isfinite(table).all():
+        return rows
+    return [[value if value is not None and math.isfinite(value) else None for value in row] for row in rows]

@@ -116,8 +116,9 @@ class ServedPolicy:
         rates = getattr(self.policy, "current", None)
         if not isinstance(rates, Rates):
             return None
-        pairs = zip(probabilities, rates.mean[numbers].tolist(), strict=True)
-        return [round((probability or 0.0) - rate, EXPLAINED_DIGITS) for probability, rate in pairs]
+        known = np.array([probability or 0.0 for probability in probabilities])
+        explained: list[float] = (known - rates.mean[numbers]).round(EXPLAINED_DIGITS).tolist()
+        return explained
 
     @cached_property
     def described_rules(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ async def create_slate(state: ServiceState, request: Request, body: SlateBody) -
     status 200, and no slate_id.
     """
     record_of(request.scope).user = body.user
-    asked = {name: value for name, value in body if name not in NO_REQUEST}
+    asked = {name: value for name, value in vars(body).items() if name not in NO_REQUEST}
     rules = NO_RULES if RULES.isdisjoint(body.model_fields_set) else body.rules()
     wanted = state.recommender.request(**asked, rules=rules)
     if body.preview:
@@ -104,7 +104,7 @@ async def record_feedback(state: ServiceState, request: Request, body: Feedback)
 
 
 async def _receipt(state: ServiceState, event: FeedbackEvent) -> Receipt:
-    said = ReceivedFeedback(**dict(event))
+    said = ReceivedFeedback(**vars(event))
     receipt = await asyncio.wrap_future(state.recommender.feedback_later(said))
     state.metrics.count_feedback(said, receipt)
     return receipt
