@@ -355,7 +355,7 @@ class Catalog:
         directory : str or Path
             Created if needed. Catalogs that are there already are kept as earlier versions, up to five in all.
         promote : bool
-            Whether this version is in use from now on; otherwise it is only kept beside the others.
+            Whether this version is in use from now on; otherwise it is only kept next to the others.
 
         Returns
         -------

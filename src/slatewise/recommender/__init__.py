@@ -372,16 +372,17 @@ class Recommender:
         >>> [item.id for item in recommender.preview_of(recommender.request("ann", scenario="teas")).items]
         ['tea']
         """
-        brought = NO_RULES
+        scenario_rules = NO_RULES
         if scenario is not None:
             if scenario not in self._scenarios:
                 known = ", ".join(self._scenarios)
                 advice = f"choose from: {known}" if known else "the settings have no scenarios"
                 raise RuleError("scenario", f"there is no scenario of this name; {advice}")
-            brought = self._scenarios[scenario]
-            rules = brought.and_also(rules)
+            scenario_rules = self._scenarios[scenario]
+            rules = scenario_rules.and_also(rules)
         lists = {name: tuple(others[name]) for name in LISTS if others.get(name) is not None}
-        return SlateRequest(user, k, rules=rules, scenario=scenario, brought=brought, **{**others, **lists})
+        others.update(lists, scenario=scenario, scenario_rules=scenario_rules)
+        return SlateRequest(user, k, rules=rules, **others)
 
     def preview_of(self, request: SlateRequest) -> Preview:
         """Return what would be chosen now for a request; nothing is recorded.

@@ -63,8 +63,8 @@ CLOCK_STEP = 1e-6
 class SlateRequest:
     """A request for a slate; see `Recommender.recommend` for the fields. It is checked when it is created.
 
-    The rules include those that the scenario `brought`. `owned` is looked up when a slate is drafted, if a rule asks
-    for it.
+    The rules include those of the scenario, `scenario_rules`. `owned` is looked up when a slate is drafted, if a rule
+    asks for it.
     """
 
     user: str
@@ -79,7 +79,7 @@ class SlateRequest:
     rules: SlateRules = NO_RULES
     scenario: str | None = None
     owned: tuple[ItemId, ...] = ()
-    brought: SlateRules = NO_RULES
+    scenario_rules: SlateRules = NO_RULES
 
     def __post_init__(self) -> None:
         check_id("user", self.user)
@@ -268,20 +268,21 @@ def choose_items(
 
     Return the numbers of its items, the items, its variety, the rules that it does not meet, and propensities.
     """
-    policy, learned = profile.policy, learn_everything(profile)
+    served_policy, learned = profile.policy, learn_everything(profile)
     unmet: tuple[UnmetRule, ...] = ()
-    chooser, state, available, never = situation(served, policy, learned, request, now)
+    policy, state, available, never = situation(served, served_policy, learned, request, now)
     if request.rules is NO_RULES:
-        chosen = chooser.select(state, available, request.k, random)
+        chosen = policy.select(state, available, request.k, random)
     else:
         question = Question(available, request.k, request.rules, pinned_items(served, never, request))
-        chosen, unmet = select_by_rules(chooser, (state, random), question, served.attributes)
+        chosen, unmet = select_by_rules(policy, (state, random), question, served.attributes)
     numbers = chosen.items[0][chosen.items[0] >= 0]
     if not len(numbers):
         raise NothingToShowError(f"nothing is left to show; {_way_out(request)}")
-    wishes = faded_wishes(policy, learned.wishes, now)
-    said = (likes_at(policy, learned, now), wishes, policy.directions if len(wishes) else None)
-    choosing = Choosing(chooser, state, random, *said, *_by_rules(served, request, numbers))
+    wishes = faded_wishes(served_policy, learned.wishes, now)
+    directions = served_policy.directions if len(wishes) else None
+    said = (likes_at(served_policy, learned, now), wishes, directions)
+    choosing = Choosing(policy, state, random, *said, *_by_rules(served, request, numbers))
     return numbers, *describe(served, chosen, choosing), unmet, _propensities(chosen, request.rules)
 
 
@@ -302,12 +303,12 @@ def situation(
 def _check_rules(served: ServedCatalog, request: SlateRequest) -> None:
     """Refuse rules that cannot be used; one of the scenario is not in the request, which only names the scenario."""
     try:
-        served.attributes.check(request.brought)
+        served.attributes.check(request.scenario_rules)
     except RuleError as error:
         raise RuleError(
             "scenario", f"a rule of scenario {request.scenario} cannot be used, {error}; correct it in the settings"
         ) from error
-    served.attributes.check(request.rules, request.brought)
+    served.attributes.check(request.rules, request.scenario_rules)
 
 
 def _way_out(request: SlateRequest) -> str:

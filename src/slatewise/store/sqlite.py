@@ -15,7 +15,7 @@ from slatewise.store.protocol import Result, StoreDamagedError, StoreError, Stor
 from slatewise.store.sql import SqlTransaction
 from slatewise.store.sqlite_checkpoints import Checkpoints
 from slatewise.store.sqlite_connection import connect_reader, connect_writer, execute
-from slatewise.store.sqlite_files import OwnedFiles, beside, check_location
+from slatewise.store.sqlite_files import OwnedFiles, check_location, companion_file
 from slatewise.store.sqlite_start import check_opening, check_pages, check_wal, sign_opening
 from slatewise.store.sqlite_writer import SqliteWriter
 
@@ -97,7 +97,7 @@ class SqliteStore:
         if self._files is not None and not self._is_closed:
             _check(self._files)
         self._read(lambda transaction: transaction.fit(""))
-        wal = beside(self.path, "-wal")
+        wal = companion_file(self.path, "-wal")
         return {
             "kind": "sqlite",
             "bytes": self.path.stat().st_size,

@@ -13,7 +13,7 @@ import apsw
 from slatewise.store.protocol import StoreDamagedError, StoreUnavailableError, Transaction
 from slatewise.store.sqlite import SqliteStore
 from slatewise.store.sqlite_connection import connect_any, connect_reader, connect_writer, execute, store_error
-from slatewise.store.sqlite_files import OwnedFiles, beside, check_location
+from slatewise.store.sqlite_files import OwnedFiles, check_location, companion_file
 from slatewise.store.sqlite_start import announce_replacement, sign_copy
 
 PAGES_PER_STEP = 256
@@ -60,7 +60,7 @@ def replacement(path: Path) -> Iterator[Path]:
             announce_replacement(files)
             _put(copy, path)
         for suffix in ("-wal", "-shm"):
-            beside(path, suffix).unlink(missing_ok=True)
+            companion_file(path, suffix).unlink(missing_ok=True)
         _flush(path.parent)
         files.write_note("")
     finally:
@@ -97,7 +97,7 @@ def _new_file(target: Path) -> Iterator[Path]:
         yield temporary
     finally:
         for suffix in ("", "-wal", "-shm", "-journal", ".lock"):
-            beside(temporary, suffix).unlink(missing_ok=True)
+            companion_file(temporary, suffix).unlink(missing_ok=True)
 
 
 def _copy(source: apsw.Connection, copy: Path, bytes_per_second: float, show: Progress) -> None:

@@ -43,8 +43,8 @@ class OwnedFiles:
 
     def remember(self) -> None:
         """Remember which files SQLite has opened."""
-        self.written = [(file, file.stat()) for file in (self.path, beside(self.path, "-wal"))]
-        shared_memory = beside(self.path, "-shm")
+        self.written = [(file, file.stat()) for file in (self.path, companion_file(self.path, "-wal"))]
+        shared_memory = companion_file(self.path, "-shm")
         self._opened = [*self.written, (shared_memory, shared_memory.stat())]
 
     def check(self) -> None:
@@ -73,7 +73,7 @@ class OwnedFiles:
         os.close(self._lock)
 
 
-def beside(path: Path, suffix: str) -> Path:
+def companion_file(path: Path, suffix: str) -> Path:
     """Return the file that belongs to a database by its name."""
     return path.with_name(path.name + suffix)
 
@@ -86,7 +86,7 @@ def _is_same(file: Path, opened: os.stat_result) -> bool:
 
 
 def _locked_lock_file(path: Path) -> int:
-    lock = beside(path, ".lock")
+    lock = companion_file(path, ".lock")
     descriptor = _open(lock)
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:

@@ -14,7 +14,7 @@ import apsw
 from slatewise.store.protocol import StoreDamagedError
 from slatewise.store.rows import RESTORE
 from slatewise.store.sqlite_connection import APPLICATION_ID, execute, store_error
-from slatewise.store.sqlite_files import OwnedFiles, beside
+from slatewise.store.sqlite_files import OwnedFiles, companion_file
 
 PREFIX = "opening-"
 UNSIGNED = f"{PREFIX}none"
@@ -24,7 +24,7 @@ STEPS_BETWEEN_LOOKS = 1_000
 
 def check_wal(files: OwnedFiles) -> None:
     """Refuse a database that was put in place while a WAL holds changes of another one."""
-    wal, known = beside(files.path, "-wal"), files.note.split()
+    wal, known = companion_file(files.path, "-wal"), files.note.split()
     if known and wal.exists() and wal.stat().st_size and (_opening_of(files) or known[0]) not in known:
         raise _replaced(files)
 
