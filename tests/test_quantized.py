@@ -164,14 +164,15 @@ def bounds_of(copy: module.Quantized, weights: Floats) -> tuple[Floats, Floats]:
     """The bounds of all places and of all blocks, by the kernels as plain Python."""
     plain = {name: getattr(module, name).__wrapped__ for name in ("limit_of_block", "quantized_bounds")}
     whole = module.quantized_weights.__wrapped__  # type: ignore[attr-defined]
-    given_weights = whole(tuple(copy), weights, 0, 1.0)
+    given_copy = (*copy, 1.0)
+    given_weights = whole(given_copy, weights, 0, 1.0)
     bounds, blocks = np.empty(len(copy.codes) * BLOCK), np.empty(len(copy.codes))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "largest_of", max)
         for block in range(len(copy.codes)):
             part = bounds[block * BLOCK : (block + 1) * BLOCK]
-            plain["quantized_bounds"](tuple(copy), given_weights, block, np.zeros(BLOCK, dtype=np.int32), part)
-            blocks[block] = plain["limit_of_block"](tuple(copy), given_weights, block)
+            plain["quantized_bounds"](given_copy, given_weights, block, np.zeros(BLOCK, dtype=np.int32), part)
+            blocks[block] = plain["limit_of_block"](given_copy, given_weights, block)
     return bounds, blocks
 
 

@@ -64,6 +64,8 @@ LEAST_WEIGHT = 0.05
 """Skips that weigh less are made up for as if they weighed so much; without any there would be nothing to go by."""
 LARGEST_CHANGED_SHARE = 1 / 50
 """After changes of so large a share of the items, the int8 copy of all is made again."""
+APPROXIMATE_FROM = 1_000_000
+"""Of fewer items, slates are chosen exactly, whatever the options say."""
 EXPLORING = 8
 """Dimensions of the random directions in which uncertain rates are drawn."""
 SALT, SLATE_SALT = 0x9D5C2E0B, 0x51A7E5
@@ -81,7 +83,9 @@ class Calibrated:
     gives new items their chance, 0 means none; explore_slates: temperature of a softmax over the gains at each place,
     in units of `favorite_rate`, so that any slate is possible and its probability known, 0 means the best item;
     skip_weight: what a skip weighs in the evidence that is learned from (`slatewise.evidence.Attention`), which
-    probabilities make up for; it changes nothing that is chosen or learned.
+    probabilities make up for; it changes nothing that is chosen or learned; approximate: of a million items or more,
+    those are passed over unseen that would matter only if their cosine with the user's taste exceeded 1 minus this
+    (docs/scale.md), 0 means none, so that the choice is exact.
     """
 
     catalog: Catalog
@@ -91,7 +95,8 @@ class Calibrated:
     explore: float = 0.0
     explore_slates: float = 0.0
     skip_weight: float = 1.0
-    choosing_options: ClassVar[tuple[str, ...]] = ("explore", "explore_slates")
+    approximate: float = 0.0
+    choosing_options: ClassVar[tuple[str, ...]] = ("explore", "explore_slates", "approximate")
     """Options that no belief depends on; slates are logged with them."""
     one_at_a_time = False
     additive = ("precision", "shift")
@@ -106,6 +111,7 @@ class Calibrated:
         check_share("category_weight", self.category_weight)
         check_not_negative("explore", self.explore)
         check_not_negative("explore_slates", self.explore_slates)
+        check_share("approximate", self.approximate)
         check_not_negative("skip_weight", self.skip_weight)
 
     @cached_property
@@ -126,6 +132,11 @@ class Calibrated:
     def items(self) -> LinearItems:
         """Tastes and rates as the slate rules take them."""
         return LinearItems.of(self.features, self.current.mean, base=self.current.mean)
+
+    @cached_property
+    def cosine_limit(self) -> float:
+        """The largest cosine that items of blocks not yet read are thought to have; 1 if slates are chosen exactly."""
+        return 1.0 - self.approximate if self.catalog.n_items >= APPROXIMATE_FROM else 1.0
 
     @cached_property
     def features(self) -> Vectors:
@@ -210,7 +221,18 @@ class Calibrated:
 
     def with_diversity(self, diversity: float) -> "Calibrated":
         """Return the same policy with another diversity; everything prepared is shared."""
-        other = replace(self, diversity=diversity)
+        return self._sharing(replace(self, diversity=diversity))
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether slates may differ from the exact choice; those that are drawn never do."""
+        return self.cosine_limit < 1.0 and self.explore_slates == 0.0
+
+    def with_approximate(self, approximate: float) -> "Calibrated":
+        """Return the same policy with another approximation, 0 for none; everything prepared is shared."""
+        return self._sharing(replace(self, approximate=approximate))
+
+    def _sharing(self, other: "Calibrated") -> "Calibrated":
         vars(other).update({name: getattr(self, name) for name in PREPARED})
         return other
 
@@ -331,7 +353,7 @@ class Calibrated:
 
     def _scores(self, beliefs: Factored, random: Streams) -> Scores:
         """Return what slates are chosen by: probabilities, with tastes and rates drawn where that is asked for."""
-        scores = Scores(LINEAR, self.drawn(beliefs, random), self.items)
+        scores = Scores(LINEAR, self.drawn(beliefs, random), self.items, cosine_limit=self.cosine_limit)
         return scores if self.boost is None else boosted(scores, self.boost)
 
     def drawn(self, beliefs: Factored, random: Streams) -> Floats:

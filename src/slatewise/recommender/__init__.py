@@ -15,6 +15,7 @@ from slatewise.catalog import Catalog
 from slatewise.evaluation.verdict import Evaluation
 from slatewise.evidence import SERVICE_DEFAULT, Attention
 from slatewise.policies import Policy
+from slatewise.recommender.approximation import is_exact
 from slatewise.recommender.assignment import Experiment
 from slatewise.recommender.event_kinds import event_kinds
 from slatewise.recommender.events import Event, record_event
@@ -465,6 +466,23 @@ class Recommender:
         [False, True]
         """
         return self.store.write(lambda transaction: record_slate(self._serving, transaction, draft))
+
+    def is_exact(self, draft: Draft) -> bool | None:
+        """Choose a draft again, exactly, and return whether that gives the same items; None if it was exact anyway.
+
+        Parameters
+        ----------
+        draft : Draft
+            The result of `draft`; it may have been recorded.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> print(recommender.is_exact(recommender.draft(SlateRequest("ann"))))  # a small catalog
+        None
+        """
+        return is_exact(draft, self._serving.seed)
 
     def draft_and_record(self, request: SlateRequest) -> Future[Slate]:
         """Queue a slate to be chosen and recorded in one transaction, for a user whose drafts keep going stale.

@@ -20,6 +20,7 @@ from slatewise.store.protocol import Transaction
 from slatewise.store.records import CLOSED, WITHDRAWN, Choice, SlateRecord
 
 RATES_GONE = "the rates of items that it was chosen by are no longer kept"
+APPROXIMATE = "it was chosen approximately, from blocks of items that have changed since"
 
 
 def replay_user(transaction: Transaction, served: ServedCatalog, user: str) -> Iterator[ReplayedSlate]:
@@ -38,7 +39,9 @@ def replay_user(transaction: Transaction, served: ServedCatalog, user: str) -> I
         known = profile_before(served, policy, log, slate, known)
         known = replace(known, random_key=np.array([choice["random_key"]], dtype=np.uint64))
         profile = replace(known, policy=as_logged(policy, choice, rates))
-        yield ReplayedSlate(user, slate.number, slate.slate_id, slate.items, _chosen(served, profile, user, choice))
+        again = _chosen(served, profile, user, choice)
+        is_rough = again != slate.items and profile.policy.exact is not None
+        yield ReplayedSlate(user, slate.number, slate.slate_id, slate.items, again, APPROXIMATE if is_rough else None)
 
 
 def as_logged(policy: ServedPolicy, choice: Choice, rates: tuple[Rates, int]) -> ServedPolicy:

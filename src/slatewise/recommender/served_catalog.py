@@ -111,6 +111,14 @@ class ServedPolicy:
         other: Any = self.policy
         return replace(self, policy=replace(other, **options), version=-1)
 
+    @cached_property
+    def exact(self) -> "ServedPolicy | None":
+        """The policy that chooses exactly, if this one does not."""
+        policy: Any = self.policy
+        if not getattr(policy, "is_approximate", False):
+            return None
+        return self._with_policy(policy.with_approximate(0.0), self.version)
+
     def explained(self, numbers: Integers, probabilities: Iterable[float | None]) -> list[float] | None:
         """Return what taste adds to the rates of chosen items; None if the policy knows no rates."""
         rates = getattr(self.policy, "current", None)

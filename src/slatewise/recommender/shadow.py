@@ -11,7 +11,7 @@ from slatewise.randomness import Streams
 from slatewise.recommender.served_catalog import Integers, ServedPolicy
 from slatewise.recommender.served_policies import policy_options
 
-CHOOSING = {"diversity", "temperature", "explore", "explore_slates"}
+CHOOSING = {"diversity", "temperature", "explore", "explore_slates", "approximate"}
 """Options of policies that change what is chosen, and not what is learned."""
 
 

@@ -39,6 +39,8 @@ class Metrics:
         self.rejected = Counter("rejected", "Requests and events rejected.", ["reason"], **options)
         self.slates = Counter("slates", "Slates recorded.", ["policy"], **options)
         self.items_shown = Counter("items_shown", "Items on recorded slates.", ["policy"], **options)
+        self.checked = Counter("slates_checked", "Approximate slates chosen exactly too.", **options)
+        self.exact = Counter("slates_checked_exact", "Those that had the same items.", **options)
         self.previews = Counter("previews", "Previews of slates.", ["policy"], **options)
         self.feedback = Counter("feedback", "Feedback events recorded.", **options)
         self.duplicates = Counter("feedback_duplicates", "Feedback events received again.", **options)
@@ -65,6 +67,11 @@ class Metrics:
         self.items_shown.labels(slate.policy).inc(len(slate.items))
         self.slate_rate.add()
         self.buffer.slates.append(slate)
+
+    def count_check(self, is_exact: bool) -> None:
+        """Count an approximate slate that was compared with the exact choice."""
+        self.checked.inc()
+        self.exact.inc(is_exact)
 
     def count_preview(self, preview: Preview) -> None:
         """Count a preview."""

@@ -1,6 +1,7 @@
 """Slates out, feedback in: the two routes that matter."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -11,9 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from slatewise.recommender import Recommender
 from slatewise.recommender.feedback import FeedbackEvent as ReceivedFeedback
-from slatewise.recommender.recommend import SlateRequest
+from slatewise.recommender.recommend import Draft, SlateRequest
 from slatewise.recommender.slate_rules import NO_RULES
 from slatewise.recommender.types import Receipt, Slate
 from slatewise.service.errors import INTERNAL, problem_of
@@ -52,7 +52,7 @@ async def _recorded_slate(state: ServiceState, wanted: SlateRequest) -> Slate:
         if earlier is not None:
             return earlier
         drafted: Future[Slate | None] = Future()
-        state.workers.submit(_draft_and_queue, recommender, wanted, drafted)
+        state.workers.submit(_draft_and_queue, state, wanted, drafted)
         slate = await asyncio.wrap_future(drafted)
         if slate is not None:
             state.metrics.count_slate(slate)
@@ -62,13 +62,24 @@ async def _recorded_slate(state: ServiceState, wanted: SlateRequest) -> Slate:
     return slate
 
 
-def _draft_and_queue(recommender: Recommender, wanted: SlateRequest, drafted: Future[Slate | None]) -> None:
+def _draft_and_queue(state: ServiceState, wanted: SlateRequest, drafted: Future[Slate | None]) -> None:
     """Draft a slate and queue it to be recorded; the event loop hears of it only when that is done, or has failed."""
     if drafted.set_running_or_notify_cancel():
         try:
-            recommender.record(recommender.draft(wanted)).add_done_callback(partial(_pass_on, drafted))
+            draft = state.recommender.draft(wanted)
+            state.recommender.record(draft).add_done_callback(partial(_pass_on, drafted))
         except BaseException as error:  # noqa: BLE001
             drafted.set_exception(error)
+        else:
+            _check_some(state, draft)
+
+
+def _check_some(state: ServiceState, draft: Draft) -> None:
+    """Choose a share of the approximate slates exactly too, and count how many are the same; nobody waits for it."""
+    if random.random() < state.settings.approximate_checks:  # noqa: S311
+        is_exact = state.recommender.is_exact(draft)
+        if is_exact is not None:
+            state.metrics.count_check(is_exact)
 
 
 def _pass_on(drafted: Future[Slate | None], recorded: Future[Slate | None]) -> None:

@@ -138,7 +138,7 @@ def score_arguments(scores: Scores) -> ScoreArguments:
     """Return scores as the kernels take them."""
     items = scores.items
     tables = (scores.values, scores.matrix, items.features, items.offsets, items.base)
-    return scores.kind, *tables, scores.factor, *items.extent, (*items.quantized,)
+    return scores.kind, *tables, scores.factor, *items.extent, (*items.quantized, scores.cosine_limit)
 
 
 def rule_arguments(rule: Rule) -> RuleArguments:

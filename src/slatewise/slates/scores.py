@@ -66,7 +66,9 @@ weights for the int8 copy."""
 class Scores(NamedTuple):
     """Scores of n_users and n_items.
 
-    kind: which form; values: the table (n_users or 1, n_items), or weights (n_users, dim); factor: α of a form.
+    kind: which form; values: the table (n_users or 1, n_items), or weights (n_users, dim); factor: α of a form;
+    cosine_limit: the largest cosine with the weights that items of blocks not yet read are thought to have, across the
+    axis of the int8 copy; 1 is exact.
     """
 
     kind: int
@@ -74,6 +76,7 @@ class Scores(NamedTuple):
     items: LinearItems
     matrix: Floats = NO_MATRIX
     factor: float = 1.0
+    cosine_limit: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
