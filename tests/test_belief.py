@@ -394,6 +394,22 @@ def test_one_factorization_gives_what_each_function_gives() -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
+@given(seed=SEEDS, dim=st.integers(1, 6), extra=st.integers(0, 2))
+@settings(max_examples=40, deadline=None)
+def test_like_moments_are_those_of_logits_within_0_and_1_to_the_last_bit(seed: int, dim: int, extra: int) -> None:
+    rng = np.random.default_rng(seed)
+    factored = belief.factor(belief.start(3, *random_prior(rng, dim)))
+    features, rates = rng.normal(size=(20, dim + extra)).astype(np.float32), (rng.random(20), rng.random(20))
+    items = rng.integers(-1, 20, size=(3, 4))
+    shown = np.maximum(items, 0)
+    mean, variance = factored.logit_moments(features[shown, :dim].astype(np.float64), rates[0][shown])
+    probability, deviation = factored.like_moments(items, features, rates)
+    np.testing.assert_array_equal(probability, np.clip(mean, 0.0, 1.0))
+    np.testing.assert_array_equal(deviation, np.sqrt(variance + np.square(rates[1][shown])))
+    with pytest.raises(ValueError, match="give finite vectors"):
+        factored.like_moments(items, np.full_like(features, np.inf), rates)
+
+
 def test_logit_moments_are_those_of_mean_and_covariance() -> None:
     rng = np.random.default_rng(8)
     beliefs = belief.update(belief.start(3, *random_prior(rng, 4)), random_feedback(rng, 3, 5, 4))

@@ -6,7 +6,7 @@ The kernels at the end work on one user after the other and write into arrays th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -90,6 +90,16 @@ class Factored:
         if not _logit_moments(self.root, self.mean, table, average, variance):
             raise ValueError("vectors hold a number that is not finite or too large; give finite vectors")
         return average + np.asarray(offsets, dtype=np.float64), variance
+
+    def like_moments(self, items: Integers, features: Vectors, rates: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+        """Return how probable a like of items (n_users, k) is, m·t + μ within 0 to 1, and its deviation √(tᵀΣt + σ²).
+
+        features: the t_i (n_items, dim or more columns); rates: μ and σ of all items. Any item stands in for −1.
+        """
+        probability, deviation = np.empty(items.shape), np.empty(items.shape)
+        if not _like_moments((self.root, self.mean), items, features, rates, (probability, deviation)):
+            raise ValueError("vectors hold a number that is not finite or too large; give finite vectors")
+        return probability, deviation
 
 
 def factor(beliefs: Beliefs) -> Factored:
@@ -283,6 +293,32 @@ def _logit_moments(root: Floats, mean: Floats, vectors: Floats, average: Floats,
         squared_lengths(columns, variance[user])
         for item in range(variance.shape[1]):
             is_finite &= abs(average[user, item]) + variance[user, item] < inf
+    return is_finite
+
+
+@compiled
+def _like_moments(
+    factored: tuple[Floats, Floats],
+    items: Integers,
+    features: Vectors,
+    rates: tuple[Floats, Floats],
+    moments: tuple[Floats, Floats],
+) -> bool:
+    """Write probabilities and deviations (n_users, k) of likes; return whether what they come from is finite."""
+    (root, mean), (rate, spread), (probability, deviation) = factored, rates, moments
+    is_finite, columns = True, np.empty((mean.shape[1], items.shape[1]))
+    for user in range(len(mean)):
+        for place in range(items.shape[1]):
+            for axis in range(len(columns)):
+                columns[axis, place] = features[max(items[user, place], 0), axis]
+        products(mean[user], columns, probability[user])
+        whiten(root[user], columns)
+        squared_lengths(columns, deviation[user])
+        for place in range(items.shape[1]):
+            item, logit, variance = max(items[user, place], 0), probability[user, place], deviation[user, place]
+            is_finite &= abs(logit) + variance < inf
+            probability[user, place] = min(max(logit + rate[item], 0.0), 1.0)
+            deviation[user, place] = sqrt(variance + spread[item] * spread[item])
     return is_finite
 
 

@@ -59,8 +59,10 @@ class Rates:
 
     @cached_property
     def deviation(self) -> Floats:
-        """The standard deviation √(μ(1 − μ) / (s + 1)) of each rate."""
-        return np.asarray(np.sqrt(self.mean * (1.0 - self.mean) / (self.strength + 1.0)))
+        """The standard deviation √(μ(1 − μ) / (s + 1)) of each rate, read-only, as kernels take it."""
+        deviation = np.asarray(np.sqrt(self.mean * (1.0 - self.mean) / (self.strength + 1.0)))
+        deviation.flags.writeable = False
+        return deviation
 
     def interval(self, item: int) -> tuple[float, float]:
         """Return where the rate of an item lies with 95 %, by the interval of Wilson, which stays within 0 to 1."""

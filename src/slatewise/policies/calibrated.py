@@ -307,6 +307,11 @@ class Calibrated:
         wanted = max(0.0, 2.0 * self.diversity - 1.0) if is_first else self.diversity
         return wanted**2 * self.favorite_rate
 
+    @cached_property
+    def overlap_weights(self) -> Floats:
+        """The weights of a first slate and of all others."""
+        return np.array([self.overlap_weight(True), self.overlap_weight(False)])
+
     def start(self, n_users: int) -> State:
         """Everyone begins with the average taste: θ ~ N(0, I)."""
         rank = self.vectors.shape[1]
@@ -326,13 +331,10 @@ class Calibrated:
             choice = self._softmax(scores, rule).draw(available, k, starts)
         else:
             choice = choose(scores, rule, available, k)
-        shown = np.maximum(choice.items, 0)  # any item stands in for −1
-        mean, variance = beliefs.logit_moments(self.chosen_at(shown), self.current.mean.take(shown))
-        probability = np.minimum(np.maximum(mean, 0.0), 1.0)
-        deviation = np.sqrt(variance + np.square(self.current.deviation.take(shown)))
+        rates = self.items.base, self.current.deviation
+        said = self._said(*beliefs.like_moments(choice.items, self.items.features, rates), state["rounds"])
         propensity = getattr(choice, "propensity", None)
-        said = self._said(probability, deviation, state["rounds"])
-        return Slates(choice.items, *said, choice.variety, propensity, beliefs if len(shown) == 1 else None)
+        return Slates(choice.items, *said, choice.variety, propensity, beliefs if len(choice.items) == 1 else None)
 
     def _said(self, probability: Floats, deviation: Floats, rounds: Integers) -> tuple[Floats, Floats]:
         """Return probabilities and deviations (n_users, n) that make up for skips of little weight."""
@@ -368,7 +370,7 @@ class Calibrated:
 
     def _rule(self, state: State) -> Rule:
         """Return what makes slates varied; a first slate has a weight of its own."""
-        weights = np.where(state["rounds"] == 0, self.overlap_weight(True), self.overlap_weight(False))
+        weights = self.overlap_weights.take(state["rounds"] != 0)
         return Rule(OVERLAP, weights, vectors=self.similarity_vectors, sets=self.category_sets)
 
     def update(self, state: State, evidence: Evidence) -> State:
