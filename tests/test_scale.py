@@ -98,7 +98,7 @@ def test_the_pages_are_those_of_the_measured_figures() -> None:
     measured, text = scale_page.load(), DOCS.read_text(encoding="utf-8")
     assert RESULTS.read_text(encoding="utf-8") == scale_page.page(measured)
     assert scale_page.with_section(text, scale_page.section(measured)) == text
-    for other in ({"store": {**measured["store"], "belief_bytes": 1}}, {"index_p50_ms": 1.0}):
+    for other in ({"store": {**measured["store"], "belief_bytes": 1}}, {"exact_p50_ms": 1.0}):
         assert scale_page.with_section(text, scale_page.section({**measured, **other})) != text
 
 
@@ -120,7 +120,7 @@ def test_the_arithmetic_by_hand() -> None:
     stages = {"first training": {"cpu_s": 100.0}}
     run = {"users": 200_000, "likes": 2_000_000, "likes_trained": 1_000_000, "stages": stages}
     store = {"belief_bytes": 10_000, "log_bytes_per_slate": 1_000, "cpu_ms_per_slate": 2.0}
-    known = inputs({"runs": [run], "store": store, "index_p50_ms": 500.0, "retraining": RETRAINING})
+    known = inputs({"runs": [run], "store": store, "exact_p50_ms": 500.0, "retraining": RETRAINING})
     assert known["likes_per_person"] == 10
     assert known["train_us_per_like"] == 100
     assert known["fit_ms_per_person"] == pytest.approx(0.5)
@@ -156,4 +156,4 @@ def test_every_limit_counts_the_same_days_of_log() -> None:
     assert ends["retraining from 365 days of log, within 24 hours on one core"] == pytest.approx(hours)
     assert ends["exact slates at the peak, in cores"] == pytest.approx(32e8 / found["serving_cores"])
     assert ends["beliefs and 365 days of log, on disk"] == pytest.approx(8_000 / (10_000 + 365_000) * 1e9)
-    assert limits({**known, "index_p50_ms": 1e6})[0][1] == "exact slates at the peak, in cores"
+    assert limits({**known, "exact_p50_ms": 1e6})[0][1] == "exact slates at the peak, in cores"
