@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -59,7 +60,7 @@ def trained(n_items: int = 10_000_000, n_users: int = 20, repeats: int = 5, data
     same = []
     for visitor in _visitors(catalog, n_users):
         approximate = _changed(visitor, approximate=APPROXIMATE)
-        tasks = (approximate.select, visitor.select, partial(_with_threads, visitor, 2))
+        tasks: list[Callable[[], Slates]] = [approximate.select, visitor.select, partial(_with_threads, visitor, 2)]
         for _ in range(repeats):
             for taken, task in zip(times.values(), tasks, strict=True):
                 start = time.perf_counter()

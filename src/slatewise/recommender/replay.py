@@ -20,7 +20,7 @@ from slatewise.store.protocol import Transaction
 from slatewise.store.records import CLOSED, WITHDRAWN, Choice, SlateRecord
 
 RATES_GONE = "the rates of items that it was chosen by are no longer kept"
-APPROXIMATE = "it was chosen approximately, from blocks of items that have changed since"
+APPROXIMATE = "it was chosen approximately, and the blocks of items may have changed since"
 
 
 def replay_user(transaction: Transaction, served: ServedCatalog, user: str) -> Iterator[ReplayedSlate]:

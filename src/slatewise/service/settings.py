@@ -233,10 +233,9 @@ class Settings(BaseSettings):
 
     def policy_shares(self) -> dict[str, PolicyShare]:
         """Return the policies as the recommender takes them; options of one go before what is set for all."""
-        shares, for_all = (
-            {},
-            {"explore": self.explore, **({"approximate": self.approximate} if self.approximate else {})},
-        )
+        shares, for_all = {}, {"explore": self.explore}
+        if self.approximate:
+            for_all["approximate"] = self.approximate
         for name, entry in self.policies.items():
             policy = self.policy_of(name)
             common = for_all if policy == EXPLORING_POLICY else {}
