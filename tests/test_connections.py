@@ -84,7 +84,8 @@ def test_a_reset_connection_leaves_nothing_behind(protocol: type[GuardedProtocol
     try:
         with in_process(protocol) as (running, port):
             ask_and_reset(port, 100)
-            while running.server_state.connections:
+            deadline = time.monotonic() + 60
+            while running.server_state.connections and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert sum(isinstance(one, GuardedProtocol) for one in gc.get_objects()) == left_behind
     finally:

@@ -1,6 +1,7 @@
 """A session survives a reload, a second tab, an outage and a server that dies."""
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ def test_two_tabs_that_ask_for_more_at_once_get_one_slate(visit: Visit) -> None:
     with one.another_slate(), other.another_slate():
         one.page.locator("#more").click()
         other.page.locator("#more").click()
-        while not held:
+        deadline = time.monotonic() + 60
+        while not held and time.monotonic() < deadline:
             other.page.wait_for_timeout(50)
         other.page.wait_for_timeout(300)
         go.set()

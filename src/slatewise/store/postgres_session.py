@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from itertools import count
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
@@ -149,9 +149,9 @@ class Session:
         self._libpq.pipeline_sync()
         self._is_sent = False
         self._pending.extend(Statement() for _ in range(2 + len(endings)))
-        last = self._pending[-1]
+        last, until = self._pending[-1], time.monotonic() + MAX_SILENCE
         while last.result is None:
-            self._receive_one(time.monotonic() + MAX_SILENCE)
+            self._receive_one(until)
 
     def _receive(self, wanted: Statement) -> None:
         """Receive results up to that of a statement; fail if it or one before it failed."""
@@ -169,6 +169,8 @@ class Session:
         result = self._libpq.get_result()
         if result is not None:
             self._pending.popleft().result = result
+        elif time.monotonic() > until:
+            self._give_up()
         return result
 
     def _wait_for_result(self, until: float) -> None:
@@ -178,11 +180,15 @@ class Session:
             poll = select.poll()
             poll.register(self._libpq.socket, select.POLLIN | (0 if self._is_sent else select.POLLOUT))
             if not poll.poll(max(0.0, 1000.0 * (until - time.monotonic()))):
-                self.was_silent = True
-                self.close()
-                raise ServerSilentError(f"no response within {MAX_SILENCE:g} seconds")
+                self._give_up()
             self._libpq.consume_input()
             self._is_sent = self._is_sent or self._libpq.flush() == 0
+
+    def _give_up(self) -> NoReturn:
+        """Close a connection whose results do not come."""
+        self.was_silent = True
+        self.close()
+        raise ServerSilentError(f"no response within {MAX_SILENCE:g} seconds")
 
 
 def _rows(result: PGresult | None) -> list[Values]:
