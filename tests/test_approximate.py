@@ -1,5 +1,6 @@
 """The approximate choice: always a valid slate, exact where no item lies closer than the limit, and watched."""
 
+import random
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -150,6 +151,7 @@ def wait_for(service: Local, line: str) -> str:
 def test_the_service_counts_what_it_checks(share: float, n_checked: int, tmp_path: Path) -> None:
     catalog = make_catalog(3_000)
     catalog.save(tmp_path / "catalog")
+    before = random.getstate()
     with local(tmp_path, Recommender(catalog, ROUGH), approximate_checks=share) as service:
         for number in range(3):
             new_slate(service, user=f"user {number}")
@@ -157,3 +159,4 @@ def test_the_service_counts_what_it_checks(share: float, n_checked: int, tmp_pat
     assert f"slatewise_slates_checked_total {n_checked}.0" in text
     [same] = [line for line in text.splitlines() if line.startswith("slatewise_slates_checked_exact_total ")]
     assert 0.0 <= float(same.split()[1]) <= n_checked
+    assert random.getstate() == before, "a program's own random numbers must not depend on slates served"

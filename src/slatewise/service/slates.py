@@ -24,6 +24,8 @@ from slatewise.service.state import ServiceState
 
 NO_REQUEST = {"preview", *RULES}
 """The fields of a body that a request for a slate does not have under these names."""
+_RANDOM = random.Random()  # noqa: S311
+"""Its own generator, so that a program that seeds `random` and runs the service in its process stays reproducible."""
 
 
 async def create_slate(state: ServiceState, request: Request, body: SlateBody) -> Response:
@@ -76,7 +78,7 @@ def _draft_and_queue(state: ServiceState, wanted: SlateRequest, drafted: Future[
 
 def _check_some(state: ServiceState, draft: Draft) -> None:
     """Choose a share of the approximate slates exactly too, and count how many are the same; nobody waits for it."""
-    if random.random() < state.settings.approximate_checks:  # noqa: S311
+    if _RANDOM.random() < state.settings.approximate_checks:
         is_exact = state.recommender.is_exact(draft)
         if is_exact is not None:
             state.metrics.count_check(is_exact)
