@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from slatewise.policies import make_policy
-from slatewise.randomness import Streams
+from slatewise.randomness import GOLDEN, Streams, mix
 from slatewise.recommender import AtMost, Pin, PolicyShare, Recommender, SlateRules
 from slatewise.slates import Available, overlap_greedy, pack_sets, propensities, rules, table
 from slatewise.slates.stochastic import SoftmaxGreedy
@@ -104,6 +104,50 @@ def test_groups_of_categories_say_what_items_one_by_one_do(
             shares = np.exp((gains - gains.max()) / temperature) / np.exp((gains - gains.max()) / temperature).sum()
             assert found.propensity[row, place] == pytest.approx(shares[left == slate[place]][0], rel=1e-9)
             assert found.expected[row, place] == pytest.approx(shares @ values[row, left], rel=1e-9)
+
+
+def random_number(start: np.uint64, item: int) -> float:
+    """The random number of an item, where those of its place begin."""
+    return float(mix(np.uint64((int(start) + int(GOLDEN) * (item + 1)) % 2**64)) >> np.uint64(11)) * 2.0**-53
+
+
+def drawn_one_by_one(
+    scores: NDArray[np.float64], losses: NDArray[np.float64], left: NDArray[np.bool_], k: int, start: np.uint64
+) -> list[tuple[int, float]]:
+    """Items and propensities by waiting times worked out in full; scores and losses (n, n) are over the temperature."""
+    slate: list[tuple[int, float]] = []
+    for place in range(min(k, int(left.sum()))):
+        chosen, still = [item for item, _ in slate], np.flatnonzero(left)
+        still = still[~np.isin(still, chosen)]
+        logs = scores[still] - losses[still][:, chosen].sum(axis=1)
+        shares = np.exp(logs - logs.max())
+        first = np.uint64(mix(start ^ np.uint64(place)))
+        uniforms = np.array([random_number(first, item) for item in still.tolist()])
+        with np.errstate(divide="ignore", over="ignore"):
+            best = int(np.argmin(-np.log1p(-uniforms) / shares))
+        slate.append((int(still[best]), float(shares[best] / shares.sum())))
+    return slate
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.05, 5e-4, 1e-7])
+@pytest.mark.parametrize("kind", ["relevance", "categories", "categories and vectors"])
+def test_draws_are_the_shortest_waiting_times(kind: str, temperature: float) -> None:
+    """At 5e-4, the shares of what is left vanish beside those of what was chosen; at 1e-7, all but the best one do."""
+    draw, n, k, n_rows = np.random.default_rng(4), 90, 7, 6
+    categories, vectors = draw.random((n, 3)) < 0.3, draw.normal(size=(n, 3)) * (kind == "categories and vectors")
+    scores, weights = draw.random((n_rows, n)), np.array([0.0, 0.4, 0.1, 0.4, 2.0, 0.01]) * (kind != "relevance")
+    available, starts = draw.random((n_rows, n)) < 0.7, Streams(6, np.arange(n_rows, dtype=np.uint64), 0).starts
+    available[2:4] &= np.arange(n) % 20 == 0  # fewer items than places
+    similar = np.array([[naive.similarity(categories, vectors, i, j) or 0.0 for j in range(n)] for i in range(n)])
+    rule = rules.overlap(pack_sets(categories), weights, *([vectors] if vectors.any() else []))
+    softmax = SoftmaxGreedy(scores, rule if kind != "relevance" else rules.relevance(), temperature)
+    found = softmax.draw(available, k, starts)
+    for row in range(n_rows):
+        losses = weights[row] * similar / temperature
+        wanted = drawn_one_by_one(scores[row] / temperature, losses, available[row], k, starts[row])
+        items, propensity = map(list, zip(*wanted, strict=True))
+        assert found.items[row].tolist() == items + [-1] * (k - len(items))
+        np.testing.assert_allclose(found.propensity[row, : len(items)], propensity, rtol=1e-12 + 1e-14 / temperature)
 
 
 def test_a_batch_is_judged_as_its_rows_are_one_by_one() -> None:

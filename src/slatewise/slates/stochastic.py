@@ -5,7 +5,9 @@ takes an exponential waiting time for every item at the rate exp(gain_i / τ), a
 Gumbel-max trick, argmax gain_i / τ + G_i with Gumbel noise G, in another form. Each item has its own random number at
 each place, so leaving out an item that was not chosen changes nothing about those chosen before.
 
-Every gain counts, so the cost is one pass over all available items for each place; see docs/evaluation.md.
+Every gain counts, so each place goes through all items. exp(gain_i / τ) is worked out once for each item: an item that
+is chosen multiplies it by exp(−weight · similarity / τ), which is one number for all items with the same categories;
+only where vectors say how similar items are, it is one for each. See docs/evaluation.md.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from slatewise.slates.kernels import (
     product,
     squared_length,
 )
-from slatewise.slates.propensities import Judgment, factor_table, group_items, judge_slates
+from slatewise.slates.propensities import VANISHED, Judgment, factor_table, group_items, judge_slates, total_between
 from slatewise.slates.rules import (
     OVERLAP,
     RELEVANCE,
@@ -43,6 +45,10 @@ from slatewise.slates.scores import LINEAR, TABLE, Scores, linear_scores
 
 Sampled = tuple[Integers, Floats, Floats, Floats]
 """Items, gains, own values, propensities: each (n_rows, k)."""
+
+SoFar = tuple[NDArray[np.bool_], Integers, Floats, Floats]
+"""Which items are left, and the set of categories of each; the summed similarity with the chosen items of each set, and
+of each item about which categories say nothing."""
 
 
 @dataclass(frozen=True)
@@ -133,72 +139,100 @@ def draw_slates(
     scores, allowed, temperature = softmax
     kind, weights, noise, vectors, words, of_item = rule
     n_items, k = scores.shape[1], out[0].shape[1]
-    gains, state, left = np.empty(n_items), np.empty(n_items), np.empty(n_items, dtype=np.bool_)
-    sums, directions = np.empty(words.shape[0]), np.empty((k, vectors.shape[1]))
+    left, sums, state = np.empty(n_items, dtype=np.bool_), np.empty(words.shape[0]), np.empty(n_items)
+    so_far, direction = (left, of_item, sums, state), np.empty((1, vectors.shape[1]))
+    shares, factors, uniforms = np.empty(n_items), np.empty(words.shape[0]), np.empty(n_items)
     for row in range(out[0].shape[0]):
         weight = 0.0 if kind == RELEVANCE else weights[row if weights.size > 1 else 0]
-        own, slate = scores[row if scores.shape[0] > 1 else 0], out[0][row]
+        own, price = scores[row if scores.shape[0] > 1 else 0], (weight, temperature)
         left[:], state[:], sums[:] = allowed[row if allowed.shape[0] > 1 else 0], 0.0, 0.0
+        if not weigh(own, price, so_far, shares):
+            return row
         for place in range(min(k, left.sum())):
-            if weight > 0.0 and place > 0:
-                add_similarities(vectors, (words, of_item), (directions, slate, place - 1), left, (sums, state))
-            largest = -np.inf
-            for item in range(n_items):
-                if left[item]:
-                    if not abs(own[item]) < np.inf:
-                        return row
-                    gains[item] = own[item]
-                    if weight > 0.0:
-                        gains[item] -= weight * (sums[of_item[item]] + state[item])
-                    largest = max(largest, gains[item])
             start = mix(starts[row] ^ np.uint64(place))
-            item, out[3][row, place] = draw_item(gains, left, (largest, temperature), start)
-            slate[place], out[1][row, place], out[2][row, place] = item, gains[item], own[item]
-            left[item] = False
-            if weight > 0.0 and vectors.shape[0] > 0:
-                add_direction((kind, weight, noise), vectors, item, directions, place)
+            item, total = draw_item(shares, start, uniforms)
+            if total < VANISHED:
+                weigh(own, price, so_far, shares)
+                item, total = draw_item(shares, start, uniforms)
+            out[0][row, place], out[1][row, place] = item, gain_of(own, weight, so_far, item)
+            out[2][row, place], out[3][row, place] = own[item], shares[item] / total
+            left[item], shares[item] = False, 0.0
+            if weight > 0.0 and place + 1 < k:
+                lower_by_sets(words, price, item, so_far, (shares, factors))
+                if vectors.shape[0] > 0:
+                    add_direction((kind, weight, noise), vectors, item, direction, 0)
+                    lower_by_vectors((vectors, direction, words), price, item, so_far, shares)
     return -1
 
 
 @inner
-def add_similarities(
-    vectors: Vectors,
-    sets: tuple[Words, Integers],
-    chosen: tuple[Floats, Integers, int],
-    left: NDArray[np.bool_],
-    so_far: tuple[Floats, Floats],
-) -> None:
-    """Add the similarity with the latest item: of every set of categories, and of items that it says nothing about."""
-    (words, of_item), (directions, slate, latest), (sums, state) = sets, chosen, so_far
-    other = of_item[slate[latest]]
-    for number in range(sums.size):
-        sums[number] += jaccard_of_sets(words, number, other)
-    if vectors.shape[0] == 0:
-        return
-    for item in range(state.size):
-        if left[item] and (is_empty(words, of_item[item]) or is_empty(words, other)):
-            along = product(vectors, item, directions, latest)
-            state[item] = next_state(OVERLAP, state[item], squared_length(vectors, item), along)
+def gain_of(own: Floats, weight: float, so_far: SoFar, item: int) -> float:
+    """Return the gain of an item: its own value, less what the items before it take."""
+    _, of_item, sums, state = so_far
+    return float(own[item] - weight * (sums[of_item[item]] + state[item])) if weight > 0.0 else float(own[item])
 
 
 @inner
-def draw_item(
-    gains: Floats, left: NDArray[np.bool_], softmax: tuple[float, float], start: np.uint64
-) -> tuple[int, float]:
-    """Return the item that is drawn at a place, and its propensity.
+def weigh(own: Floats, price: tuple[float, float], so_far: SoFar, shares: Floats) -> bool:
+    """Work out the shares of all items that are left, the largest 1; False if a score is not finite."""
+    (weight, temperature), left, largest = price, so_far[0], -np.inf
+    for item in range(shares.size):
+        if left[item]:
+            if not abs(own[item]) < np.inf:
+                return False
+            largest = max(largest, gain_of(own, weight, so_far, item))
+    for item in range(shares.size):
+        shares[item] = np.exp((gain_of(own, weight, so_far, item) - largest) / temperature) if left[item] else 0.0
+    return True
+
+
+@inner
+def lower_by_sets(
+    words: Words, price: tuple[float, float], latest: int, so_far: SoFar, lowered: tuple[Floats, Floats]
+) -> None:
+    """Let each set of categories see the latest item, and multiply the shares of its items by one factor."""
+    (weight, temperature), (_, of_item, sums, _), (shares, factors) = price, so_far, lowered
+    for number in range(sums.size):
+        similarity = jaccard_of_sets(words, number, of_item[latest])
+        sums[number] += similarity
+        factors[number] = np.exp(-weight * similarity / temperature) if similarity > 0.0 else 1.0
+    for item in range(shares.size):
+        shares[item] *= factors[of_item[item]]
+
+
+@inner
+def lower_by_vectors(
+    similar: tuple[Vectors, Floats, Words], price: tuple[float, float], latest: int, so_far: SoFar, shares: Floats
+) -> None:
+    """Let each item about which categories say nothing see the latest item, by its vector."""
+    (vectors, direction, words), (weight, temperature), (left, of_item, _, state) = similar, price, so_far
+    is_latest_empty = is_empty(words, of_item[latest])
+    for item in range(shares.size):
+        if left[item] and (is_latest_empty or is_empty(words, of_item[item])):
+            along = product(vectors, item, direction, 0)
+            similarity = next_state(OVERLAP, 0.0, squared_length(vectors, item), along)
+            state[item] += similarity
+            shares[item] *= np.exp(-weight * similarity / temperature)
+
+
+@inner
+def draw_item(shares: Floats, start: np.uint64, uniforms: Floats) -> tuple[int, float]:
+    """Return the item that is drawn at a place, and the sum of the shares; an item that is not left has none.
 
     A waiting time −log(1 − u) / share is at least u / share, which is enough to tell that most items do not win.
     """
-    largest, temperature = softmax
-    total, shortest, chosen = 0.0, np.inf, 0
-    for item in range(gains.size):
-        if not left[item]:
-            continue
-        share = np.exp((gains[item] - largest) / temperature)
-        total += share
-        uniform = np.float64(mix(start + GOLDEN * np.uint64(item + 1)) >> np.uint64(11)) * 2.0**-53
-        if uniform < shortest * share:
-            waiting = -np.log1p(-uniform) / share
+    fill_uniforms(start, uniforms)
+    shortest, chosen = np.inf, 0
+    for item in range(shares.size):
+        if uniforms[item] < shortest * shares[item]:
+            waiting = -np.log1p(-uniforms[item]) / shares[item]
             if waiting < shortest:
                 shortest, chosen = waiting, item
-    return chosen, np.exp((gains[chosen] - largest) / temperature) / total
+    return chosen, total_between(shares, 0, shares.size)
+
+
+@inner
+def fill_uniforms(start: np.uint64, uniforms: Floats) -> None:
+    """Write the random number of each item at a place, in vector registers."""
+    for item in range(uniforms.size):
+        uniforms[item] = np.float64(mix(start + GOLDEN * np.uint64(item + 1)) >> np.uint64(11)) * 2.0**-53
