@@ -136,6 +136,17 @@ def test_mmr_is_the_papers_formula(seed: int, n_items: int, dim: int, k: int) ->
         assert_slate(choice, user, naive.mmr(scores[user], vectors, available[user], k, trade_off))
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_mmr_tells_cosines_apart_that_float32_cannot(seed: int) -> None:
+    """Equal scores, nearly equal directions, and lengths whose squares float32 cannot hold."""
+    random = np.random.default_rng(seed)
+    directions = random.normal(size=(6, 8))[random.integers(0, 6, 200)] + 1e-7 * random.normal(size=(200, 8))
+    vectors = directions * 10.0 ** random.choice([-42, -20, 0, 0, 0, 20, 42], 200)[:, None]
+    scores, everything = np.full(200, 0.5), np.ones(200, dtype=bool)
+    choice = slates.mmr(scores[None], vectors, everything[None], 9, 0.1)
+    assert_slate(choice, 0, naive.mmr(scores, vectors, everything, 9, 0.1))
+
+
 @given(seed=SEEDS, n_items=st.integers(1, 14), dim=st.integers(1, 4), k=st.integers(1, 9))
 @settings(max_examples=80, deadline=None)
 def test_the_largest_cosine_counts_unless_it_is_negative(seed: int, n_items: int, dim: int, k: int) -> None:

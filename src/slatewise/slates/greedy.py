@@ -23,6 +23,7 @@ from slatewise.slates.kernels import (
     BLOCK,
     KEPT_VALUES,
     PARTS,
+    UNIT,
     Floats,
     Integers,
     Vectors,
@@ -32,6 +33,7 @@ from slatewise.slates.kernels import (
     inverse_lengths,
     largest_of,
     lower_cosines,
+    narrow_product,
     next_set,
     ones,
     product,
@@ -267,7 +269,29 @@ def refresh_pool(rule: ActiveRule, pool: Floats, size: int, so_far: tuple[Floats
         if pool[GAIN, place] >= limit:
             best = max(best, refresh(rule[0], rule[1], rule[2], pool, place, so_far, limit))
             limit = lowest_tie(best)
+        if turn < 0 and rule[0][0] == MEAN_COSINE and so_far[2] > 0:
+            bound_mean_cosines(pool, size, (rule[0][1], limit), rule[1], (so_far[0], so_far[2]))
     return best
+
+
+@allocating
+def bound_mean_cosines(
+    pool: Floats, size: int, search: tuple[float, float], vectors: Vectors, chosen: tuple[Floats, int]
+) -> None:
+    """Bound, in float32, what the items gain by mean cosine whose last known gains leave it open who gains most.
+
+    The summed cosine of an item is the product of its unit vector with the sum of those chosen. Where scores are all
+    alike, these are all items.
+    """
+    (weight, limit), (directions, count), total = search, chosen, np.zeros(vectors.shape[1], dtype=np.float32)
+    for coordinate in range(total.size):
+        for number in range(count):
+            total[coordinate] += directions[number, coordinate]
+    share, error = weight / count, UNIT * (total.size + count + 4) * count
+    for place in range(size):
+        if pool[GAIN, place] >= limit and 1e-30 < pool[SIZE, place] < 1e30:
+            cosine = narrow_product(vectors, int(pool[ITEM, place]), total) / np.sqrt(pool[SIZE, place])
+            pool[GAIN, place] = pool[OWN, place] - share * (cosine - error)
 
 
 @inner

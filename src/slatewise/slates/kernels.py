@@ -97,6 +97,15 @@ def product(vectors: Vectors, item: int, directions: Floats, row: int) -> float:
 
 
 @sums
+def narrow_product(vectors: Vectors, item: int, direction: NDArray[np.float32]) -> float:
+    """Return the product of a row with a direction, summed in float32."""
+    total = np.float32(0.0)
+    for coordinate in range(direction.size):
+        total += np.float32(vectors[item, coordinate]) * direction[coordinate]
+    return float(total)
+
+
+@sums
 def squared_length(vectors: Vectors, item: int) -> float:
     """Return |x_i|², summed in float64."""
     total = 0.0
