@@ -161,7 +161,7 @@ def draw_slates(
                 lower_by_sets(words, price, item, so_far, (shares, factors))
                 if vectors.shape[0] > 0:
                     add_direction((kind, weight, noise), vectors, item, direction, 0)
-                    lower_by_vectors((vectors, direction, words), price, item, so_far, shares)
+                    lower_by_vectors((vectors, direction, words), price, item, so_far, (shares, uniforms))
     return -1
 
 
@@ -202,17 +202,28 @@ def lower_by_sets(
 
 @inner
 def lower_by_vectors(
-    similar: tuple[Vectors, Floats, Words], price: tuple[float, float], latest: int, so_far: SoFar, shares: Floats
+    similar: tuple[Vectors, Floats, Words],
+    price: tuple[float, float],
+    latest: int,
+    so_far: SoFar,
+    lowered: tuple[Floats, Floats],
 ) -> None:
-    """Let each item about which categories say nothing see the latest item, by its vector."""
+    """Let each item about which categories say nothing see the latest item, by its vector.
+
+    lowered: shares, and memory for a similarity of each item, so that exponentials come after all products; among them,
+    products would take twice as long.
+    """
     (vectors, direction, words), (weight, temperature), (left, of_item, _, state) = similar, price, so_far
-    is_latest_empty = is_empty(words, of_item[latest])
+    (shares, memory), is_latest_empty = lowered, is_empty(words, of_item[latest])
     for item in range(shares.size):
+        memory[item] = 0.0
         if left[item] and (is_latest_empty or is_empty(words, of_item[item])):
             along = product(vectors, item, direction, 0)
-            similarity = next_state(OVERLAP, 0.0, squared_length(vectors, item), along)
-            state[item] += similarity
-            shares[item] *= np.exp(-weight * similarity / temperature)
+            memory[item] = next_state(OVERLAP, 0.0, squared_length(vectors, item), along)
+            state[item] += memory[item]
+    for item in range(shares.size):
+        if memory[item] > 0.0:
+            shares[item] *= np.exp(-weight * memory[item] / temperature)
 
 
 @inner
