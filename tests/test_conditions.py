@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slatewise.recommender.conditions import matching
+from slatewise.recommender.item_attributes import select
 from slatewise.recommender.types import RequestError
+from slatewise.slates import Available
 
 ITEMS = pl.DataFrame(
     {
@@ -211,3 +213,11 @@ WORDS += ["SELECT", "read_csv", "ANY", "lower", "LIKE", "BETWEEN", "IS", "NULL",
 def test_any_text_is_answered_or_refused(text: str) -> None:
     with suppress(RequestError):
         assert matching(ITEMS, text).shape == (4,)
+
+
+@pytest.mark.parametrize(("limit", "is_listed"), [(0, True), (1_000, True), (1_001, False), (10_000, False)])
+def test_items_that_meet_a_condition_are_listed_if_they_are_few(limit: int, is_listed: bool) -> None:
+    found = select(pl.DataFrame({"number": np.random.default_rng(0).permutation(10_000)}), f"number < {limit}")
+    available = Available(10_000, np.empty(0, dtype=np.int64), found.numbers, found.closed)
+    assert (found.numbers is not None, found.n_items) == (is_listed, limit)
+    assert np.array_equal(available.table()[0], found.is_met)

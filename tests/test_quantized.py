@@ -24,7 +24,7 @@ from slatewise.slates import (
     threads,
 )
 from slatewise.slates import quantized as module
-from slatewise.slates.kernels import BLOCK
+from slatewise.slates.kernels import BLOCK, read_only
 from tests.support import naive
 
 Floats = NDArray[np.float64]
@@ -44,6 +44,8 @@ def make_features(kind: str, random: np.random.Generator, n_items: int) -> NDArr
         vectors *= 10.0 ** random.uniform(-12, 6, size=(n_items, 1))
     elif kind == "one axis":
         vectors[:, 1:] *= 1e-4
+    elif kind == "not negative":
+        vectors[:, 1:] = np.abs(vectors[:, 1:])
     elif kind == "nearly equal":
         vectors = vectors[:1] + 1e-6 * vectors
     elif kind == "huge":
@@ -56,7 +58,7 @@ def make_features(kind: str, random: np.random.Generator, n_items: int) -> NDArr
 
 
 KINDS = st.sampled_from(
-    ["normal", "duplicates", "zeros", "lengths", "one axis", "nearly equal", "huge", "tiny", "denormal"]
+    ["normal", "duplicates", "zeros", "lengths", "one axis", "not negative", "nearly equal", "huge", "tiny", "denormal"]
 )
 
 
@@ -209,6 +211,28 @@ def test_without_a_part_of_the_bound_slates_would_be_wrong(part: str) -> None:
     assert wrong >= 10
 
 
+def test_weights_below_0_count_where_some_item_is_below_0() -> None:
+    """With a negative control: a copy that takes no item to be below 0 would lose the best ones."""
+    wrong = 0
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        items = LinearItems.of(random.normal(size=(1000, DIM)), np.zeros(1000), np.zeros(1000), is_quantized=True)
+        lying = replace(items, quantized=items.quantized._replace(signed=read_only(np.zeros(DIM), np.bool_)))
+        weights = -np.abs(random.normal(size=(1, DIM)))
+        slates = [choose(one.linear(weights), rules.relevance(), Available.of(1000), K).items for one in (items, lying)]
+        assert slates[0][0].tolist() == np.argsort(-(items.features @ weights[0]))[:K].tolist()
+        wrong += not np.array_equal(slates[0], slates[1])
+    assert wrong >= 10
+
+
+def test_weights_below_0_cost_nothing_where_no_item_is_below_0() -> None:
+    features = np.abs(np.random.default_rng(0).normal(size=(500, DIM)))
+    copy = LinearItems.of(features, np.zeros(500), is_quantized=True).quantized
+    _, blocks = bounds_of(copy, -np.ones((1, DIM)))
+    assert not copy.signed.any()
+    np.testing.assert_array_equal(blocks, -copy.limits[2])
+
+
 def test_large_catalogs_have_a_copy_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     def has_copy(n_items: int) -> bool:
         return bool(LinearItems.of(np.ones((n_items, 2)), np.zeros(n_items)).quantized.codes.size)
@@ -226,7 +250,7 @@ def test_large_catalogs_have_a_copy_unless_told_otherwise(monkeypatch: pytest.Mo
 
 def test_the_copy_takes_a_byte_per_feature_and_16_per_item() -> None:
     items = LinearItems.of(np.random.default_rng(0).normal(size=(64 * 100, 50)), np.zeros(6400), is_quantized=True)
-    assert items.quantized.nbytes == 6400 * (50 + 16) + 100 * 32
+    assert items.quantized.nbytes == 6400 * (50 + 16) + 100 * 32 + 50
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -74,6 +74,17 @@ def test_every_limit_of_a_changed_copy_holds(seed: int) -> None:
         assert copy.offsets[place] == np.float32(change.base[item]) <= offset
         assert np.linalg.norm(np.delete(wide[item], copy.axis)) <= across
         assert least <= wide[item, copy.axis] <= most
+        assert (copy.signed | (wide[item] >= 0.0)).all()
+
+
+@given(SEEDS)
+def test_items_that_fall_below_0_are_noticed(seed: int) -> None:
+    change = Change(seed, "not negative")
+    change.new[change.changed] *= -1.0
+    items = changed_items(change.before, (change.new, change.base), change.changed)
+    exact = LinearItems.of(change.new, change.base, change.base, is_quantized=False)
+    assert np.array_equal(change.slate(items), change.slate(exact))
+    assert (items.quantized.signed | (change.new >= 0.0).all(axis=0)).all()
 
 
 def test_a_copy_that_missed_the_change_would_be_noticed() -> None:

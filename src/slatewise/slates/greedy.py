@@ -126,7 +126,7 @@ def choose(scores: Scores, rule: Rule, available: Available | ArrayLike, k: int,
         raise ValueError(f"k is {k}; a slate has at least one position")
     n_items = scores.values.shape[1] if scores.kind == TABLE else len(scores.items.features)
     allowed = available_arguments(available, rows, n_items)
-    items, gains, own = np.full((rows, k), -1, dtype=np.int64), np.zeros((rows, k)), np.zeros((rows, k))
+    items, gains, own = np.empty((rows, k), dtype=np.int64), np.empty((rows, k)), np.empty((rows, k))
     arguments = score_arguments(scores)
     if rows == 1 and not allowed[0] and len(scores.items.quantized.codes) >= FEWEST_BLOCKS:
         arguments = bounded_by_threads(arguments, k)
@@ -156,6 +156,7 @@ def choose_slates(
 
     Memory for all items is only reserved: what is written grows with the pool, apart from one bit per item.
     """
+    chosen[0][:], chosen[1][:], chosen[2][:] = -1, 0.0, 0.0
     kind, weights, noise, vectors, words, set_of_item = rule
     restricted, _, _, candidates, _ = available
     n_items = scores[1].shape[1] if scores[0] == TABLE else scores[3].shape[0]

@@ -13,6 +13,9 @@ What its block has at most along this axis, in length across it, and as an offse
 of whose items can be good enough is not read at all. Where most items are short, as those that few people like are,
 that is nearly all of them.
 
+Across the axis, weights below 0 count only in coordinates that some item has below 0: elsewhere, as in the columns for
+categories, they can only take away.
+
 That limit is met only by an item that lies exactly in the direction of w. In many dimensions none comes near, so the
 approximate choice takes the length across the axis times a cosine below 1, and reads far fewer blocks. It loses items
 of blocks that are not read and that lie closer to w than that; all else stays exact.
@@ -30,6 +33,8 @@ from slatewise.catalog.mapped_arrays import shared
 from slatewise.compiled import compiled
 from slatewise.slates.kernels import BLOCK, Floats, Integers, allocating, inner, largest_of, read_only, squared_lengths
 
+Booleans = NDArray[np.bool_]
+
 QUANTIZED_FROM = 2_000
 """Catalogs of at least so many items get the copy, unless the environment says otherwise."""
 VARIABLE = "SLATEWISE_QUANTIZE_FROM"
@@ -46,13 +51,22 @@ SAFETY = 1.0 + 1e-9
 """More than float64 can lose in a bound."""
 
 QuantizedArguments = tuple[
-    NDArray[np.int8], NDArray[np.float32], NDArray[np.float32], NDArray[np.int64], Floats, float, float, int, float
+    NDArray[np.int8],
+    NDArray[np.float32],
+    NDArray[np.float32],
+    NDArray[np.int64],
+    Floats,
+    float,
+    float,
+    int,
+    Booleans,
+    float,
 ]
 """The fields of `Quantized`, as the kernels take them, and the cosine limit of `Scores`."""
 
 QuantizedWeights = tuple[bool, NDArray[np.int16], float, float, float, float]
-"""For one user: whether the copy is used, p, v, |ρ| Q + |w| κ, the weight along the axis, and |w| across it times the
-cosine limit."""
+"""For one user: whether the copy is used, p, v, |ρ| Q + |w| κ, the weight along the axis, and the factor of the length
+across it."""
 
 
 class Quantized(NamedTuple):
@@ -60,7 +74,8 @@ class Quantized(NamedTuple):
 
     codes: q (n_blocks, dim, 64), with an even dim; scales, offsets and items: s, offset and number of the item at each
     place; limits: of each block the largest offset, the largest length across the axis, and the smallest and largest
-    coordinate along it (4, n_blocks); residual: κ; longest: Q; axis: the coordinate with the largest sum of squares.
+    coordinate along it (4, n_blocks); residual: κ; longest: Q; axis: the coordinate with the largest sum of squares;
+    signed: which coordinates (dim,) some item has below 0.
     """
 
     codes: NDArray[np.int8]
@@ -71,11 +86,12 @@ class Quantized(NamedTuple):
     residual: float
     longest: float
     axis: int
+    signed: Booleans
 
     @property
     def nbytes(self) -> int:
         """The memory that the copy takes."""
-        return sum(part.nbytes for part in (self.codes, self.scales, self.offsets, self.items, self.limits))
+        return sum(part.nbytes for part in self if isinstance(part, np.ndarray))
 
 
 NOT_QUANTIZED = Quantized(
@@ -87,6 +103,7 @@ NOT_QUANTIZED = Quantized(
     0.0,
     0.0,
     0,
+    read_only(np.zeros(0), np.bool_),
 )
 
 
@@ -109,10 +126,11 @@ def quantize(features: NDArray[np.float32], offsets: NDArray[np.float32]) -> Qua
     scales = np.zeros(n_blocks * BLOCK, dtype=np.float32)
     copied_offsets = np.full(n_blocks * BLOCK, -np.inf, dtype=np.float32)
     limits = np.repeat([[-np.inf], [0.0], [np.inf], [-np.inf]], n_blocks, axis=1)
-    parts = codes, scales, copied_offsets, items, limits
+    signed = np.zeros(dim, dtype=np.bool_)
+    parts = codes, scales, copied_offsets, items, limits, signed
     residual, largest = fill_codes(features, offsets, longest * SHORTEST_SCALE, axis, parts)
     tables = shared(codes), shared(scales), shared(copied_offsets), shared(items), shared(limits)
-    return Quantized(*tables, residual * SAFETY, largest * SAFETY, axis)
+    return Quantized(*tables, residual * SAFETY, largest * SAFETY, axis, read_only(signed, np.bool_))
 
 
 def sorted_items(lengths: Floats, along: NDArray[np.float32]) -> Integers:
@@ -130,10 +148,10 @@ def fill_codes(
     offsets: NDArray[np.float32],
     shortest_scale: float,
     axis: int,
-    out: tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.float32], Integers, Floats],
+    out: tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.float32], Integers, Floats, Booleans],
 ) -> tuple[float, float]:
     """Fill in the copy, except for the items, which say what is where; return κ and Q."""
-    codes, scales, copied_offsets, items, limits = out
+    codes, scales, copied_offsets, items, limits, signed = out
     residual = longest = 0.0
     for place in range(items.size):
         item, block = items[place], place // BLOCK
@@ -148,6 +166,7 @@ def fill_codes(
             codes[block, coordinate, place % BLOCK] = np.int8(code)
             left += (exact - code) * (exact - code)
             size += code * code
+            signed[coordinate] |= features[item, coordinate] < 0.0
             across += np.float64(features[item, coordinate]) ** 2 if coordinate != axis else 0.0
         residual, longest = max(residual, np.sqrt(left)), max(longest, np.sqrt(size))
         copied_offsets[place] = offsets[item]
@@ -161,20 +180,22 @@ def fill_codes(
 @allocating
 def quantized_weights(copy: QuantizedArguments, weights: Floats, user: int, slope: float) -> QuantizedWeights:
     """Return the weights of a user, times the slope, as whole numbers and what they leave open."""
-    codes, _, _, _, _, residual, longest, axis, cosine_limit = copy
+    codes, _, _, _, _, residual, longest, axis, signed, cosine_limit = copy
     rounded, largest = np.zeros(codes.shape[1], dtype=np.int16), 0.0
     for coordinate in range(weights.shape[1]):
         largest = max(largest, abs(slope * weights[user, coordinate]))
-    unit, left, across = largest / LARGEST_CODE, 0.0, 0.0
+    unit, left, across, adding = largest / LARGEST_CODE, 0.0, 0.0, 0.0
     for coordinate in range(weights.shape[1]):
         exact = slope * weights[user, coordinate]
         code = np.rint(exact / unit) if unit > 0.0 else 0.0
         rounded[coordinate] = np.int16(code)
         left += (exact - unit * code) * (exact - unit * code)
         across += exact * exact if coordinate != axis else 0.0
+        adding += exact * exact if coordinate != axis and (exact > 0.0 or signed[coordinate]) else 0.0
     along = slope * weights[user, axis]
     error = np.sqrt(left) * longest + np.sqrt(across + along * along) * residual
-    return True, rounded, unit, error * SAFETY, along, np.sqrt(across) * SAFETY * cosine_limit
+    factor = min(np.sqrt(adding), np.sqrt(across) * cosine_limit)
+    return True, rounded, unit, error * SAFETY, along, factor * SAFETY
 
 
 @inner
@@ -200,7 +221,7 @@ def quantized_bounds(
     Two products fit into 16 bits, 2·127² < 2¹⁵, which processors add up twice as fast as 32. Views of a block's scales
     and offsets can be read in vector registers; indexes that are sums could be negative, for all that LLVM knows.
     """
-    codes, scales, offsets, _, _, _, _, _, _ = copy
+    codes, scales, offsets, _, _, _, _, _, _, _ = copy
     _, rounded, unit, error, _, _ = weights
     for place in range(BLOCK):
         sums[place] = 0

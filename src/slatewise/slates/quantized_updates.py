@@ -92,6 +92,7 @@ def requantize(
         max(copy.residual, residual * SAFETY),
         max(copy.longest, longest * SAFETY),
         copy.axis,
+        read_only(copy.signed | (rows < 0.0).any(axis=0), np.bool_),
     )
 
 
