@@ -47,6 +47,7 @@ from slatewise.recommender.recommend import (
     check_id,
     draft_and_record,
     draft_slate,
+    listed,
     record_slate,
     recorded_slate,
 )
@@ -176,6 +177,8 @@ class Recommender:
         experiment: Experiment | None = None,
         shadow: str | PolicyShare | None = None,
     ) -> None:
+        if not isinstance(catalog, Catalog):
+            raise ValueError(f"catalog is {catalog!r}; give a Catalog, such as Catalog.load(directory)")
         self._policies = policy_shares(policy)
         self._scenarios = {name: as_rules(given) for name, given in (scenarios or {}).items()}
         if isinstance(attention, str) and attention != FOLLOW_FIT:
@@ -381,7 +384,7 @@ class Recommender:
                 raise RuleError("scenario", f"there is no scenario of this name; {advice}")
             scenario_rules = self._scenarios[scenario]
             rules = scenario_rules.and_also(rules)
-        lists = {name: tuple(others[name]) for name in LISTS if others.get(name) is not None}
+        lists = {name: listed(name, others[name]) for name in LISTS if others.get(name) is not None}
         others.update(lists, scenario=scenario, scenario_rules=scenario_rules)
         return SlateRequest(user, k, rules=rules, **others)
 
