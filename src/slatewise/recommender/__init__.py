@@ -778,11 +778,12 @@ class Recommender:
         {'popular'}
         """
         plan = self._plan
-        if plan is None or plan.name != name:
-            there_is = "no experiment" if plan is None else f"only {plan.name!r}"
-            raise RequestError(f"there is no experiment {name!r} in the settings of this service, {there_is}")
+        if plan is None:
+            raise RequestError("this service has no named experiment; its settings can give it one")
+        if plan.name != name:
+            raise RequestError(f"there is no experiment of that name; that of this service is {plan.name!r}")
         if running and not plan.running:
-            raise RequestError(f"the settings say that {name!r} does not run; change them")
+            raise RequestError(f"the settings say that {plan.name!r} does not run; change them")
         begin_experiment(self.store, plan, self._serving.clock(), halted=not running)
         self.follow_experiment()
 
