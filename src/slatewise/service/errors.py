@@ -21,6 +21,7 @@ from slatewise.recommender.types import (
 )
 from slatewise.service.logs import record_of
 from slatewise.service.schemas import FIELDS
+from slatewise.service.validation_words import in_words
 from slatewise.store.protocol import (
     StoreDamagedError,
     StoreError,
@@ -108,7 +109,7 @@ def invalid(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
     """Say where a body or a query is wrong, in the words of JSON and without repeating what it contains."""
     messages: dict[str, list[str]] = {}
     for error in errors:
-        messages.setdefault(_pointer(error), []).append(str(error["msg"]).replace("tuple", "list"))
+        messages.setdefault(_pointer(error), []).append(in_words(error))
     listed = [{"where": where, "problem": " or ".join(dict.fromkeys(texts))} for where, texts in messages.items()]
     return ProblemError(INVALID, "{where}: {problem}".format(**listed[0]), errors=listed[:MAX_ERRORS])
 

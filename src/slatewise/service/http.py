@@ -114,7 +114,7 @@ def validate(adapter: TypeAdapter[Model], value: Any) -> Model:
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
-        raise invalid(error.errors(include_url=False, include_context=False, include_input=False)) from None
+        raise invalid(error.errors(include_url=False, include_input=False)) from None
 
 
 class JsonResponse(Response):
