@@ -235,6 +235,7 @@ RAW: dict[str, tuple[list[bytes], tuple[bytes, ...]]] = {
     "head that never comes": ([b"GET /v1/catalog HTTP/1.1\r\nHost: loc"], (b"408",)),
     "silence": ([], (b"408",)),
     "body that never comes": ([HEAD + b"Content-Length: 100\r\n\r\n{"], (b"408",)),
+    "body too large to wait for": ([HEAD + b"Content-Length: 99999999999\r\n\r\n"], (b"413",)),
     "chunks that never end": ([HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"], (b"408",)),
     "endless body": ([HEAD + b"Content-Length: 99999999999\r\n\r\n"] + [b" " * 1_000_000] * 20, (b"413",)),
     "upgrade": (
