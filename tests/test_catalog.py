@@ -33,6 +33,12 @@ def test_training_is_reproducible_to_the_last_bit(catalog: Catalog, tmp_path: Pa
         assert path.read_bytes() == (tmp_path / "second" / path.name).read_bytes()
 
 
+def test_only_a_data_set_can_be_trained_on() -> None:
+    likes: Any = [1, 2]
+    with pytest.raises(ValueError, match="dataset is of type list; give a Dataset"):
+        Catalog.train(likes)
+
+
 def test_normalization_changes_lengths_but_no_inner_product(catalog: Catalog) -> None:
     factors = train_bpr(WORLD.dataset, SETTINGS)
     assert (np.linalg.norm(catalog.vectors, axis=1) ** 2).mean() == pytest.approx(1, abs=1e-6)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import run_here
+from tests.support.serving import small_catalog
 
 INTERACTIONS = """user_id,item_id,rating
 anna,tt1,5
@@ -102,6 +103,25 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
 def test_mistakes_get_one_clear_sentence(arguments: list[str], message: str, own_data: list[str | Path]) -> None:
     done = run_here(*(argument.format(likes=own_data[1]) for argument in arguments))
     assert_one_clear_sentence(done, message)
+
+
+HOT = "temperature is 'hot'; give 0 or a positive number"
+
+
+@pytest.mark.parametrize("command", ["serve", "evaluate", "run"])
+def test_an_option_of_the_wrong_type_gets_one_clear_sentence(command: str, tmp_path: Path) -> None:
+    settings, experiment = tmp_path / "settings.toml", tmp_path / "experiment.toml"
+    settings.write_text('[policies.calm]\npolicy = "dc2b"\noptions = { temperature = "hot" }\n')
+    arm = '[[arms]]\npolicy = "dc2b"\nrounds = 2\noptions = { temperature = "hot" }\n'
+    experiment.write_text(f'title = "Hot"\nsplits = 1\nembedding = {{ dim = 2, epochs = 1 }}\n{arm}')
+    small_catalog().save(tmp_path / "shop")
+    store: tuple[str | Path, ...] = ("--catalog", tmp_path / "shop", "--store", "memory://")
+    arguments: dict[str, tuple[str | Path, ...]] = {
+        "serve": (*store, "--config", settings, "--port", "0"),
+        "evaluate": (*store, "--policy", "dc2b", "--option", "temperature=hot"),
+        "run": (experiment, "--data", "synthetic", "--out", tmp_path / "out", "--workers", "1"),
+    }
+    assert_one_clear_sentence(run_here(command, *arguments[command]), HOT)
 
 
 @pytest.mark.process

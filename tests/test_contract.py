@@ -1,5 +1,7 @@
 """What every policy must keep, whatever it is: the whole registry over the edge cases."""
 
+import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +13,7 @@ from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.synthetic import WorldSize, make_world
 from slatewise.evidence import Evidence
 from slatewise.lab.simulate import Session, simulate
-from slatewise.policies import POLICIES, Available, Policy, Slates, make_policy
+from slatewise.policies import POLICIES, Available, Policy, Slates, make_policy, policy_options
 from slatewise.randomness import Streams, user_keys
 
 WORLD = make_world(WorldSize(n_users=300, n_items=120, n_categories=8, dim=5), seed=11)
@@ -58,6 +60,23 @@ def catalog() -> Catalog:
     return (
         Catalog.train(train, BprSettings(dim=6, epochs=40, learning_rate=0.05)).with_co_likes(train).with_likes(train)
     )
+
+
+NO_OPTION: list[Any] = ["hot", [1.0], math.nan, -math.inf]
+
+
+@pytest.mark.parametrize("name", POLICIES.built_in)
+def test_an_option_of_the_wrong_type_is_refused_by_its_name(name: str, catalog: Catalog) -> None:
+    for option, default in policy_options(name).items():
+        optional, is_truth = default is None, isinstance(default, bool)
+        for value in [
+            *NO_OPTION,
+            *([] if optional else [None]),
+            *([] if is_truth else [True]),
+            *([0] if is_truth else []),
+        ]:
+            with pytest.raises(ValueError, match=rf"^{option} is {re.escape(repr(value))}; (give|choose)"):
+                make_policy(name, catalog, **{option: value})
 
 
 def degenerate(kind: str) -> Catalog:

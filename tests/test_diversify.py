@@ -123,6 +123,27 @@ def test_scores_of_any_scale_give_the_same_slate() -> None:
             np.testing.assert_array_equal(diversify(other, **options).indices, expected)
 
 
+@pytest.mark.parametrize("scale", [1e-310, 1e-200, 1e-100, 1e29])
+def test_scores_at_the_edge_of_what_numbers_can_hold_are_standardized(scale: float) -> None:
+    """Their squares vanish; without being enlarged, they would all count as equal."""
+    scores = np.array([1.0, 2.0, 4.0])
+    cases: list[dict[str, Any]] = [{"categories": ["A", "B", "C"]}, {"vectors": np.eye(3), "method": "dpp"}]
+    for options in cases:
+        chosen, expected = diversify(scale * scores, k=2, **options), diversify(scores, k=2, **options)
+        assert chosen.indices.tolist() == expected.indices.tolist() == [2, 1]
+        np.testing.assert_allclose(chosen.gains, expected.gains, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["dpp", "mmr"])
+@pytest.mark.parametrize("scale", [1e-37, 1e-20, 1e20, 1e37])
+def test_vectors_of_any_scale_that_float32_holds_give_the_same_slate(scale: float, method: Any) -> None:
+    """Also if some are zero."""
+    vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
+    expected = diversify([5.0, 4.9, 4.8, 4.7], vectors=vectors, k=4, method=method).indices
+    chosen = diversify([5.0, 4.9, 4.8, 4.7], vectors=scale * vectors, k=4, method=method).indices
+    np.testing.assert_array_equal(chosen, expected)
+
+
 GOOD: dict[str, Any] = {"scores": [0.1, 0.2], "vectors": [[1.0, 0.0], [0.0, 1.0]], "categories": ["A", "B"]}
 MISUSES: list[tuple[dict[str, Any], str]] = [
     ({"scores": []}, "scores are shaped"),
@@ -131,6 +152,9 @@ MISUSES: list[tuple[dict[str, Any], str]] = [
     ({"scores": None}, "scores are"),
     ({"scores": [0.1, np.nan]}, "score 1 is not finite"),
     ({"scores": [np.inf, 0.1]}, "score 0 is not finite"),
+    ({"scores": [1e160, 2.0]}, r"score 0 is 1e\+160; give numbers from -1e30 to 1e30"),
+    ({"scores": [1.0, -1e200]}, r"score 1 is -1e\+200; give numbers from -1e30 to 1e30"),
+    ({"scores": [1, 10**400]}, "scores hold an integer beyond float64"),
     ({"k": 0}, "k is 0"),
     ({"k": 2.5}, r"k is 2\.5"),
     ({"k": True}, "k is True"),
@@ -139,6 +163,7 @@ MISUSES: list[tuple[dict[str, Any], str]] = [
     ({"diversity": np.nan}, "diversity is nan"),
     ({"diversity": "much"}, "diversity is 'much'"),
     ({"method": "magic"}, "method is 'magic'; choose one of overlap, dpp, mmr"),
+    ({"method": ["mmr"]}, r"method is \['mmr'\]; choose one of overlap, dpp, mmr"),
     ({"vectors": None, "categories": None}, "method 'overlap' needs categories"),
     ({"vectors": None, "method": "dpp"}, "method 'dpp' needs vectors"),
     ({"vectors": None, "method": "mmr"}, "method 'mmr' needs vectors"),
@@ -150,6 +175,10 @@ MISUSES: list[tuple[dict[str, Any], str]] = [
     ({"vectors": [[], []], "method": "mmr"}, "vectors are shaped"),
     ({"vectors": [[1.0, 0.0], [np.nan, 0.0]], "method": "mmr"}, "vector 1 holds NaN"),
     ({"vectors": [[np.inf, 0.0], [1.0, 0.0]], "method": "dpp"}, "vector 0 holds NaN"),
+    ({"vectors": [[1.0, 0.0], [1e200, 0.0]], "method": "mmr"}, "vector 1 is too large for float32; multiply"),
+    ({"vectors": [[1, 0], [10**400, 0]], "method": "dpp"}, "vectors hold an integer beyond float64; multiply"),
+    ({"vectors": [[1.0, 0.0], [0.0, 1e-46]], "method": "mmr"}, "vector 1 is too small for float32; multiply"),
+    ({"vectors": np.eye(2) * 1e-42, "method": "dpp"}, "vector 0 is too small for float32; multiply"),
     ({"categories": ["A"]}, "categories for 1 items"),
     ({"categories": "A|B"}, "categories are not a list"),
     ({"categories": [1, 2]}, "no name"),

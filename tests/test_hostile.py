@@ -220,6 +220,8 @@ RAW: dict[str, tuple[list[bytes], tuple[bytes, ...]]] = {
     "path not UTF-8": ([b"GET /v1/users/%ff%fe HTTP/1.1\r\nHost: localhost\r\n\r\n"], (b"400",)),
     "path not ASCII": ([b"GET /v1/users/\xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n"], (b"400",)),
     "absolute address": ([b"GET http://evil.example/v1/catalog HTTP/1.1\r\nHost: evil.example\r\n\r\n"], (b"400",)),
+    "address of a proxy": ([b"CONNECT a:80 HTTP/1.1\r\nHost: localhost\r\n\r\n"], (b"400",)),
+    "address that is none": ([b"GET http://[ HTTP/1.1\r\nHost: localhost\r\n\r\n"], (b"400",)),
     "backslashes": ([b"GET /page\\..\\..\\secret HTTP/1.1\r\nHost: localhost\r\n\r\n"], (b"400", b"404")),
     "no Host": ([b"GET /v1/catalog HTTP/1.1\r\n\r\n"], (b"400",)),
     "two Hosts": ([b"GET /v1/catalog HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n"], (b"400",)),
@@ -233,6 +235,7 @@ RAW: dict[str, tuple[list[bytes], tuple[bytes, ...]]] = {
     "head that never comes": ([b"GET /v1/catalog HTTP/1.1\r\nHost: loc"], (b"408",)),
     "silence": ([], (b"408",)),
     "body that never comes": ([HEAD + b"Content-Length: 100\r\n\r\n{"], (b"408",)),
+    "body too large to wait for": ([HEAD + b"Content-Length: 99999999999\r\n\r\n"], (b"413",)),
     "chunks that never end": ([HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"], (b"408",)),
     "endless body": ([HEAD + b"Content-Length: 99999999999\r\n\r\n"] + [b" " * 1_000_000] * 20, (b"413",)),
     "upgrade": (

@@ -101,6 +101,24 @@ def test_a_running_service_notices_changes_and_fails_closed(tmp_path: Path) -> N
         assert (status(old), status(new)) == (200, 200)
 
 
+@pytest.mark.parametrize(
+    ("content", "where"),
+    [
+        ("[]", r"\(its content: input should be an object, with names and values\)"),
+        ('{"keys": [3]}', r"\(keys/0: input should be an object, with names and values\)"),
+        (
+            '{"keys": [{"id": "x", "name": "", "scopes": ["all"], "sha256": "", "created": 0}]}',
+            r"\(keys/0/id: text is not of the expected form\)",
+        ),
+    ],
+)
+def test_a_file_that_is_no_key_file_gets_a_plain_sentence(content: str, where: str, tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_text(content)
+    with pytest.raises(KeyFileError, match=rf"is not a key file {where}") as caught:
+        read_keys(tmp_path / "keys.json")
+    assert "^" not in str(caught.value)
+
+
 def test_two_who_change_the_file_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
 

@@ -84,25 +84,35 @@ def test_a_few_requests_may_follow_each_other() -> None:
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize("rest", [b"\x00garbage\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Le"])
-def test_a_request_before_garbage_gets_its_own_response(rest: bytes) -> None:
+GARBAGE = [
+    b"\x00garbage\r\n\r\n",
+    b"GET / HTTP/9.9\r\n\r\n",
+    b"CONNECT a:80 HTTP/1.1\r\n\r\n",
+    b"GET http://[ HTTP/1.1\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("rest", [*GARBAGE, b"POST / HTTP/1.1\r\nContent-Le"])
+@pytest.mark.parametrize("requests", [1, 2])
+def test_a_request_before_garbage_gets_its_own_response(requests: int, rest: bytes) -> None:
     """A 400 would say that it changed nothing."""
     with in_process(GuardedProtocol, slow_answer) as (_, port), connect(port) as connection:
-        connection.sendall(GET + rest)
+        connection.sendall(requests * GET + rest)
         connection.shutdown(socket.SHUT_WR)
         answer = received(connection)
-    assert answer.startswith(b"HTTP/1.1 200")
-    assert answer.count(b"HTTP/1.1") == 1
+    assert answer.count(b"HTTP/1.1 200") == requests
+    assert answer.count(b"HTTP/1.1") == requests
 
 
-def test_garbage_alone_gets_a_400() -> None:
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_garbage_alone_gets_a_400(garbage: bytes) -> None:
     with in_process(GuardedProtocol, slow_answer) as (_, port):
         for before in (b"", GET):
             with connect(port) as connection:
                 if before:
                     connection.sendall(before)
                     assert connection.recv(1 << 16).endswith(b"ok")
-                connection.sendall(b"\x00garbage\r\n\r\n")
+                connection.sendall(garbage)
                 assert received(connection).startswith(b"HTTP/1.1 400")
 
 

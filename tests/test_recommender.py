@@ -108,6 +108,10 @@ def test_filters(recommender: Recommender) -> None:
         {"user": "\ud800"},
         {"diversity": 1.5},
         {"diversity": float("nan")},
+        {"diversity": "high"},
+        {"candidates": 100},
+        {"exclude": "100"},
+        {"categories": "A"},
         {"candidates": [1]},
         {"candidates": []},
         {"categories": ["no such"]},
@@ -235,7 +239,22 @@ def test_feedback_that_makes_no_sense_is_refused(recommender: Recommender) -> No
             recommender.feedback(slate.slate_id, wrong)
     with pytest.raises(RequestError):
         recommender.feedback(slate.slate_id, ids(slate)[:1], retracted=ids(slate)[:1])
+    first = ids(slate)[0]
+    not_lists: dict[str, Any] = {"clicked": first, "retracted": first, "disliked": str(first), "seen": 1.5}
+    for name, value in not_lists.items():
+        with pytest.raises(RequestError, match=f"{name} must be a list"):
+            recommender.feedback(slate.slate_id, **{name: value})
+    not_graded: list[Any] = [1, [first], {first: "high"}, {first: None}]
+    for values in not_graded:
+        with pytest.raises(RequestError, match="values must be a number for each item"):
+            recommender.feedback(slate.slate_id, values=values)
     assert recommender.export("ann")["feedback"] == []
+
+
+def test_a_recommender_needs_a_catalog() -> None:
+    directory: Any = "shop"
+    with pytest.raises(ValueError, match=r"catalog is 'shop'; give a Catalog, such as Catalog\.load"):
+        Recommender(directory)
 
 
 def test_numpy_ids_are_ids(recommender: Recommender) -> None:

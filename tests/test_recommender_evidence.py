@@ -242,6 +242,19 @@ def test_events_that_make_no_sense_are_refused(event: Event, why: str) -> None:
         assert list(recommender.store.users()) == []
 
 
+def test_an_event_may_be_a_day_ahead_of_the_clock_and_no_more() -> None:
+    """A client's clock may be wrong; milliseconds are no time in seconds."""
+    clock = Clock()
+    with Recommender(CATALOG, clock=clock) as recommender:
+        recommender.record_event(Event("ann", 1, "like", at=clock.now + DAY))
+        [recorded] = recommender.store.read(lambda transaction: transaction.events_of("ann"))
+        assert recorded.at == recorded.received_at == clock.now
+        for at in (clock.now + DAY + 1.0, 1_000.0 * clock.now):
+            with pytest.raises(RequestError, match=r"a day ahead of the clock here; .* not milliseconds"):
+                recommender.record_event(Event("ann", 2, "like", at=at))
+        assert [event["item"] for event in recommender.export("ann")["events"]] == [1]
+
+
 def test_an_event_id_with_other_content_is_refused_and_without_one_the_content_counts() -> None:
     with Recommender(CATALOG) as recommender:
         recommender.record_event(Event("ann", 100, "like", event_id="e"))

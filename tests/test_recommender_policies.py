@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from slatewise.catalog import Catalog
-from slatewise.policies import Available, Slates, State, make_policy
+from slatewise.policies import POLICIES, Available, Slates, State, make_policy
 from slatewise.randomness import Streams
 from slatewise.recommender import PolicyShare, Recommender, RequestError, state_codec
 from slatewise.recommender.profile import SAVE_EVERY
@@ -190,6 +190,9 @@ def test_a_policy_that_cannot_follow_another_catalog_says_so_and_the_old_one_sta
         assert recommender.recommend("ann", 3).number == 1
 
 
+A_CLASS: Any = POLICIES["dc2b"]
+
+
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
@@ -203,6 +206,10 @@ def test_a_policy_that_cannot_follow_another_catalog_says_so_and_the_old_one_sta
         ({"warm": PolicyShare("dc2b", options={"temperature": -1.0})}, "temperature"),
         ("no such", "no policy"),
         ("ease", "co-likes"),
+        (3, "policy is 3; give a name"),
+        (A_CLASS, "policy is <class .*Dc2b'>; give a name"),
+        ({"warm": PolicyShare(A_CLASS)}, "policy is <class .*Dc2b'>; give a name"),
+        ({"popular": "half"}, "share above 0"),
     ],
 )
 def test_shares_must_make_sense(policy: Any, message: str) -> None:

@@ -70,6 +70,15 @@ def test_feedback_is_counted_once(service: Local) -> None:
     assert (changed.status_code, changed.json()["type"]) == (409, "urn:slatewise:problem:conflict")
 
 
+def test_a_request_id_for_another_request_is_a_conflict_of_ids(service: Local) -> None:
+    new_slate(service, k=3, request_id="visit-1")
+    other = service.client.post("/v1/slates", json={"user": "anna", "k": 4, "request_id": "visit-1"})
+    problem = other.json()
+    assert (other.status_code, problem["type"]) == (409, "urn:slatewise:problem:conflict")
+    assert problem["title"] == "The id was used before with different content"
+    assert "request_id" in problem["detail"]
+
+
 def test_feedback_on_what_was_not_shown(service: Local) -> None:
     slate = new_slate(service)
     shown = {item["id"] for item in slate["items"]}

@@ -1,5 +1,6 @@
 """Rules for slates over HTTP: requests, scenarios in the settings, and what a wrong or hostile rule gets."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,30 @@ def test_a_wrong_rule_is_a_422_that_points_at_it(service: Local) -> None:
     assert refused(service, at_most=[{"n": 0, "per": "title"}])["errors"][0]["where"] == "/at_most/0/n"
     assert "home" in refused(service, scenario="away")["detail"]
     assert refused(service, exclude="owned")["detail"] == "/exclude: Input should be a valid list"
+
+
+OF_PYDANTIC = re.compile(r"Body|Value error|instance of|\^|tuple|after validation", re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "detail"),
+    [
+        ("/v1/slates", [], "/: Input should be an object, with names and values"),
+        ("/v1/slates", {"user": "ann", "pin": [3]}, "/pin/0: Input should be an object, with names and values"),
+        ("/v1/slates", {"user": "a\0"}, "/user: Text must not contain NUL"),
+        (
+            "/v1/slates",
+            {"user": "a", "categories": ["A"] * 101},
+            "/categories: List should have at most 100 items, not 101",
+        ),
+        ("/v1/feedback", "x", "/: Input should be an object, with names and values"),
+        ("/v1/rerank", 3, "/: Input should be an object, with names and values"),
+    ],
+)
+def test_what_is_wrong_with_a_body_is_said_in_plain_words(service: Local, path: str, body: Any, detail: str) -> None:
+    response = service.client.post(path, json=body)
+    assert (response.status_code, response.json()["detail"]) == (422, detail)
+    assert not OF_PYDANTIC.search(response.text)
 
 
 POINTED: dict[str, dict[str, Any]] = {

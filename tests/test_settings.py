@@ -130,6 +130,14 @@ MISTAKES = {
         'catalog = "c"\n[policies]\npopular = "many"',
         "the setting 'policies.popular.share' cannot be used: input should be a valid number",
     ),
+    "impossible experiment": (
+        'catalog = "c"\n[experiment]\nname = "autumn"\nholdout = 2.0',
+        "the setting 'experiment' cannot be used: holdout is 2.0; give a share of users from 0 to 1",
+    ),
+    "not a table": (
+        'catalog = "c"\nexperiment = 3',
+        "the setting 'experiment' cannot be used: input should be an object, with names and values",
+    ),
     "secret of a wrong type": (f'catalog = "c"\nstore = ["{SECRET}"]', "the setting 'store' cannot be used"),
 }
 

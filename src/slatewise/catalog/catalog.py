@@ -130,6 +130,7 @@ class Catalog:
         >>> Catalog.train(load("synthetic"), BprSettings(dim=4, epochs=2))
         Catalog(400 items, 12 categories, dim 4, from 'synthetic')
         """
+        _check_dataset(dataset)
         settings = settings or BprSettings()
         factors = train_bpr(dataset, settings, on_epoch)
         return cls.from_factors(dataset, factors, {"method": "bpr", **asdict(settings)})
@@ -584,6 +585,16 @@ def _booleans(numbers: NDArray[Any]) -> NDArray[np.bool_]:
 def _tastes(tastes: NDArray[np.float64], interactions: "Dataset | None") -> NDArray[np.float64]:
     """Return taste vectors, with a column for the level of all rates together if nothing is known about it."""
     return tastes if interactions is not None else np.hstack([tastes, np.full((len(tastes), 1), UNKNOWN_LEVEL)])
+
+
+def _check_dataset(dataset: object) -> None:
+    """Refuse what is no data set."""
+    from slatewise.data.dataset import Dataset
+
+    if not isinstance(dataset, Dataset):
+        raise ValueError(
+            f"dataset is of type {type(dataset).__name__}; give a Dataset, such as Dataset.from_files(path)"
+        )
 
 
 def _about(dataset: "Dataset | None", training: dict[str, Any]) -> dict[str, Any]:

@@ -42,12 +42,16 @@ def run(
         raise typer.BadParameter("use either --workers or --cluster, not both")
     from slatewise.lab.metrics import per_split, summary
     from slatewise.lab.own import as_json, metrics_by_user, metrics_table
+    from slatewise.lab.tuning import OptionError
 
     wanted = load_named(experiment)
     wanted = replace(wanted, splits=splits or wanted.splits, seed=wanted.seed if seed is None else seed)
     dataset = load_dataset(data, OwnTables(interactions, items, positive, columns))
     folder = (out or Path("results") / dataset.name) / "records"
-    results = run_or_load(wanted, dataset, RunOptions(folder, workers, cluster, again))
+    try:
+        results = run_or_load(wanted, dataset, RunOptions(folder, workers, cluster, again))
+    except OptionError as error:
+        raise typer.BadParameter(str(error), param_hint="EXPERIMENT") from error
     if json:
         print_json(as_json(wanted, dataset, results))
         return

@@ -13,11 +13,12 @@ from typing import Any
 
 import polars as pl
 
-from slatewise.catalog import Catalog
+from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.data.dataset import Dataset
 from slatewise.lab.metrics import per_split, per_user
 from slatewise.lab.simulate import Session, simulate
+from slatewise.plugins import PluginError
 from slatewise.policies import POLICIES, Policy, make_policy
 
 KNOB = "diversity"
@@ -125,8 +126,21 @@ def tune(
     return max([best, *evaluate(policy, others, catalog, validation, session)], key=lambda candidate: candidate.f)
 
 
+class OptionError(ValueError):
+    """An option that a policy of an experiment cannot have."""
+
+
 def policy_with(name: str, catalog: Catalog, options: Mapping[str, Any]) -> Policy:
     """Create a policy; those that differ in `diversity` and `rerank` only share what is prepared for the catalog."""
+    try:
+        return _policy_with(name, catalog, options)
+    except (CatalogError, PluginError):
+        raise
+    except ValueError as error:
+        raise OptionError(f"{name}: {error}") from error
+
+
+def _policy_with(name: str, catalog: Catalog, options: Mapping[str, Any]) -> Policy:
     others = json.dumps({option: value for option, value in options.items() if option not in VARIETY}, sort_keys=True)
     if KNOB in options and hasattr(POLICIES[name], "with_diversity"):
         variety = [options[option] for option in VARIETY if option in options]

@@ -8,7 +8,7 @@ import numpy as np
 
 from slatewise.catalog import Catalog
 from slatewise.evidence import Evidence
-from slatewise.policies.protocol import Booleans, Floats, Slates, State, at_items, check_share, sigmoid
+from slatewise.policies.protocol import Booleans, Floats, Slates, State, at_items, check_choice, check_share, sigmoid
 from slatewise.randomness import Streams
 from slatewise.slates import (
     Available,
@@ -165,8 +165,7 @@ class DppMap:
 
     def __post_init__(self) -> None:
         check_share("trade_off", self.trade_off, below=1.0)
-        if self.quality_rule not in QUALITIES:
-            raise ValueError(f"quality_rule is {self.quality_rule!r}; choose one of {', '.join(QUALITIES)}")
+        check_choice("quality_rule", self.quality_rule, QUALITIES)
 
     @cached_property
     def shared(self) -> SharedScores:

@@ -18,6 +18,8 @@ from slatewise.policies.protocol import (
     Slates,
     State,
     at_items,
+    check_choice,
+    check_count,
     check_no_retraction,
     check_not_negative,
     check_positive,
@@ -35,8 +37,7 @@ PRIORS: dict[str, Callable[[Catalog, float], Floats]] = {
 
 def check_prior(prior: str, prior_variance: float, vector_length: float) -> None:
     """Refuse a prior that does not exist or has no width."""
-    if prior not in PRIORS:
-        raise ValueError(f"prior is {prior!r}; choose one of {', '.join(PRIORS)}")
+    check_choice("prior", prior, PRIORS)
     check_positive("prior_variance", prior_variance)
     check_positive("vector_length", vector_length)
 
@@ -67,6 +68,10 @@ class Dc2b:
         check_prior(self.prior, self.prior_variance, self.vector_length)
         check_positive("alpha", self.alpha)
         check_not_negative("temperature", self.temperature)
+        if self.exposure_push is not None:
+            check_not_negative("exposure_push", self.exposure_push)
+        if self.iterations is not None:
+            check_count("iterations", self.iterations)
 
     @cached_property
     def items(self) -> LinearItems:

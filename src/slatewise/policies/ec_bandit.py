@@ -18,6 +18,7 @@ from slatewise.policies.protocol import (
     State,
     at_items,
     check_no_retraction,
+    check_truth,
     sigmoid,
 )
 from slatewise.randomness import Streams
@@ -45,6 +46,7 @@ class EcBandit:
 
     def __post_init__(self) -> None:
         check_prior(self.prior, self.prior_variance, self.vector_length)
+        check_truth("soft_negatives", self.soft_negatives)
 
     @cached_property
     def vectors(self) -> Vectors:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from slatewise.catalog import Catalog, CatalogError
 from slatewise.compiled import compiled
 from slatewise.evidence import Evidence
-from slatewise.policies.protocol import Booleans, Floats, Integers, Slates, State, check_share, sigmoid
+from slatewise.policies.protocol import Booleans, Floats, Integers, Slates, State, check_choice, check_share, sigmoid
 from slatewise.policies.reranking import RERANKERS, Reranker
 from slatewise.randomness import Streams
 from slatewise.slates import Available
@@ -63,8 +63,7 @@ def require_scipy(policy: str) -> None:
 def check_reranking(diversity: float, rerank: str) -> None:
     """Refuse a diversity outside 0 to 1 and a rule that does not exist."""
     check_share("diversity", diversity)
-    if rerank not in RERANKERS:
-        raise ValueError(f"rerank is {rerank!r}; choose one of {', '.join(RERANKERS)}")
+    check_choice("rerank", rerank, RERANKERS)
 
 
 def make_reranker(policy: Any) -> Reranker:

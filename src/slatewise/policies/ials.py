@@ -19,7 +19,7 @@ from slatewise.policies.history import (
     training_data,
     with_diversity,
 )
-from slatewise.policies.protocol import Floats, Integers, State, check_positive, sigmoid
+from slatewise.policies.protocol import Floats, Integers, State, check_count, check_positive, sigmoid
 
 DEVIATION = 0.1
 SEED = 0
@@ -57,7 +57,9 @@ class Ials:
     def __post_init__(self) -> None:
         training_data(self.catalog, "likes", "ials")
         require_scipy("ials")
-        for name in ("dim", "regularisation", "unobserved", "iterations"):
+        for name in ("dim", "iterations"):
+            check_count(name, getattr(self, name))
+        for name in ("regularisation", "unobserved"):
             check_positive(name, getattr(self, name))
         check_reranking(self.diversity, self.rerank)
 

@@ -17,7 +17,7 @@ from slatewise.policies.history import (
     training_data,
     with_diversity,
 )
-from slatewise.policies.protocol import Floats, State, check_not_negative, check_positive
+from slatewise.policies.protocol import Floats, State, check_count, check_not_negative
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class ItemKnn:
 
     def __post_init__(self) -> None:
         training_data(self.catalog, "co_likes", "item-knn")
-        check_positive("neighbors", self.neighbors)
+        check_count("neighbors", self.neighbors)
         check_not_negative("shrinkage", self.shrinkage)
         check_reranking(self.diversity, self.rerank)
 

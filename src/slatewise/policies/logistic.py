@@ -16,6 +16,7 @@ from slatewise.policies.protocol import (
     Slates,
     State,
     at_items,
+    check_choice,
     check_no_retraction,
     check_not_negative,
     check_positive,
@@ -72,8 +73,7 @@ class Logistic:
     with_diversity = with_diversity
 
     def __post_init__(self) -> None:
-        if self.exploring not in EXPLORING:
-            raise ValueError(f"exploring is {self.exploring!r}; choose one of {', '.join(EXPLORING)}")
+        check_choice("exploring", self.exploring, EXPLORING)
         check_not_negative("exploration", self.exploration)
         check_positive("prior_variance", self.prior_variance)
         check_reranking(self.diversity, self.rerank)

@@ -3,7 +3,9 @@
 The helpers are public: a policy of your own may use them as the shipped ones do (examples/custom_policy.py).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -26,10 +28,13 @@ __all__ = [
     "State",
     "as_table",
     "at_items",
+    "check_choice",
+    "check_count",
     "check_no_retraction",
     "check_not_negative",
     "check_positive",
     "check_share",
+    "check_truth",
     "explainable",
     "log_sigmoid",
     "pick",
@@ -161,20 +166,49 @@ def explainable(policy: Policy) -> ExplainablePolicy | None:
 
 def check_positive(name: str, value: float) -> None:
     """Refuse an option that must be a positive finite number."""
-    if not 0.0 < value < np.inf:
-        raise ValueError(f"{name} is {value}; give a positive number")
+    if not 0.0 < _number(value) < np.inf:
+        raise ValueError(f"{name} is {value!r}; give a positive number")
+
+
+def check_count(name: str, value: int) -> None:
+    """Refuse an option that must be a whole number of 1 or more."""
+    if not isinstance(value, Integral) or not 1.0 <= _number(value) < np.inf:
+        raise ValueError(f"{name} is {value!r}; give a whole number of 1 or more")
 
 
 def check_share(name: str, value: float, below: float = np.inf) -> None:
     """Refuse an option that must lie between 0 and 1, and perhaps stay below a limit."""
-    if not (0.0 <= value <= 1.0 and value < below):
-        raise ValueError(f"{name} is {value}; give a number from 0 to 1" + (" (1 excluded)" if below <= 1.0 else ""))
+    if not (0.0 <= _number(value) <= 1.0 and value < below):
+        raise ValueError(f"{name} is {value!r}; give a number from 0 to 1" + (" (1 excluded)" if below <= 1.0 else ""))
 
 
 def check_not_negative(name: str, value: float) -> None:
     """Refuse an option that must be 0 or a positive finite number."""
-    if not 0.0 <= value < np.inf:
-        raise ValueError(f"{name} is {value}; give 0 or a positive number")
+    if not 0.0 <= _number(value) < np.inf:
+        raise ValueError(f"{name} is {value!r}; give 0 or a positive number")
+
+
+def check_truth(name: str, value: bool) -> None:
+    """Refuse an option that must be true or false."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} is {value!r}; give true or false")
+
+
+def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Refuse an option that must be one of some words."""
+    known = tuple(choices)
+    if value not in known:
+        raise ValueError(f"{name} is {value!r}; choose one of {', '.join(known)}")
+
+
+def _number(value: object) -> float:
+    """Return a number as a float; everything else, truth values too, as NaN, which is in no range."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return np.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
 
 
 def check_no_retraction(name: str, evidence: Evidence) -> None:

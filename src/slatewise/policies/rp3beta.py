@@ -18,7 +18,7 @@ from slatewise.policies.history import (
     training_data,
     with_diversity,
 )
-from slatewise.policies.protocol import Floats, State, check_not_negative, check_positive
+from slatewise.policies.protocol import Floats, State, check_count, check_not_negative, check_positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Rp3Beta:
         training_data(self.catalog, "likes", "rp3beta")
         check_positive("alpha", self.alpha)
         check_not_negative("beta", self.beta)
-        check_positive("neighbors", self.neighbors)
+        check_count("neighbors", self.neighbors)
         check_reranking(self.diversity, self.rerank)
 
     @cached_property

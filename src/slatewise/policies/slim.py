@@ -17,7 +17,7 @@ from slatewise.policies.history import (
     training_data,
     with_diversity,
 )
-from slatewise.policies.protocol import Floats, Integers, State, check_not_negative, check_positive
+from slatewise.policies.protocol import Floats, Integers, State, check_count, check_not_negative, check_positive
 
 SWEEPS = 50
 TOLERANCE = 1e-4
@@ -51,7 +51,7 @@ class Slim:
         training_data(self.catalog, "co_likes", "slim")
         check_positive("ridge", self.ridge)
         check_not_negative("lasso", self.lasso)
-        check_positive("neighbors", self.neighbors)
+        check_count("neighbors", self.neighbors)
         check_reranking(self.diversity, self.rerank)
 
     @cached_property

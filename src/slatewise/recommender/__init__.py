@@ -47,6 +47,7 @@ from slatewise.recommender.recommend import (
     check_id,
     draft_and_record,
     draft_slate,
+    listed,
     record_slate,
     recorded_slate,
 )
@@ -176,6 +177,8 @@ class Recommender:
         experiment: Experiment | None = None,
         shadow: str | PolicyShare | None = None,
     ) -> None:
+        if not isinstance(catalog, Catalog):
+            raise ValueError(f"catalog is {catalog!r}; give a Catalog, such as Catalog.load(directory)")
         self._policies = policy_shares(policy)
         self._scenarios = {name: as_rules(given) for name, given in (scenarios or {}).items()}
         if isinstance(attention, str) and attention != FOLLOW_FIT:
@@ -381,7 +384,7 @@ class Recommender:
                 raise RuleError("scenario", f"there is no scenario of this name; {advice}")
             scenario_rules = self._scenarios[scenario]
             rules = scenario_rules.and_also(rules)
-        lists = {name: tuple(others[name]) for name in LISTS if others.get(name) is not None}
+        lists = {name: listed(name, others[name]) for name in LISTS if others.get(name) is not None}
         others.update(lists, scenario=scenario, scenario_rules=scenario_rules)
         return SlateRequest(user, k, rules=rules, **others)
 
@@ -775,11 +778,12 @@ class Recommender:
         {'popular'}
         """
         plan = self._plan
-        if plan is None or plan.name != name:
-            there_is = "no experiment" if plan is None else f"only {plan.name!r}"
-            raise RequestError(f"there is no experiment {name!r} in the settings of this service, {there_is}")
+        if plan is None:
+            raise RequestError("this service has no named experiment; its settings can give it one")
+        if plan.name != name:
+            raise RequestError(f"there is no experiment of that name; that of this service is {plan.name!r}")
         if running and not plan.running:
-            raise RequestError(f"the settings say that {name!r} does not run; change them")
+            raise RequestError(f"the settings say that {plan.name!r} does not run; change them")
         begin_experiment(self.store, plan, self._serving.clock(), halted=not running)
         self.follow_experiment()
 

@@ -17,14 +17,18 @@ from slatewise.recommender.types import ConflictError, EventReceipt, RequestErro
 from slatewise.store.protocol import Transaction
 from slatewise.store.records import EventRecord, ItemId, UserRecord
 
+MAX_AHEAD = 86_400.0
+"""Seconds for which the clock of a client may be ahead of that of the service."""
+
 
 @dataclass(frozen=True)
 class Event:
     """What a user did with an item; it is checked when it is created, and against the table of kinds when recorded.
 
     kind: one of `EVENT_KINDS`; item: for `more` and `less` the name of a category, for `retract` the id of an event;
-    value: for kinds that have one; at: when it happened, in seconds since 1970, now if it is not given. The same
-    `event_id` with the same content counts once; without one, an id is made from the content.
+    value: for kinds that have one; at: when it happened, in seconds since 1970, now if it is not given, and at most a
+    day ahead of the clock, which then counts. The same `event_id` with the same content counts once; without one, an id
+    is made from the content.
 
     Examples
     --------
@@ -60,6 +64,7 @@ class Event:
 def record_event(serving: Serving, transaction: Transaction, event: Event) -> EventReceipt:
     """Record an event, once however often it is sent; an item that the catalog does not have is kept all the same."""
     check_kind(serving, event)
+    _check_time(event, serving.clock())
     user = transaction.lock(event.user)
     now, event_id = serving.next_time(user), event.event_id or event.content_id()
     record = EventRecord(event_id, event.user, event.item, event.kind, event.value, now, now, user.n_slates)
@@ -94,6 +99,12 @@ def check_kind(serving: Serving, event: Event) -> None:
     if not kind.accepts(event.value):
         wanted = "no value" if kind.lowest is None else f"a value from {kind.lowest:g} to {kind.highest:g}"
         raise RequestError(f"an event of the kind {event.kind} has {wanted}")
+
+
+def _check_time(event: Event, now: float) -> None:
+    """Refuse an event from the future; a clock may be ahead of this one by a day."""
+    if event.at is not None and event.at > now + MAX_AHEAD:
+        raise RequestError("at is more than a day ahead of the clock here; give seconds since 1970, not milliseconds")
 
 
 def _check_retracted(transaction: Transaction, record: EventRecord) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from slatewise.recommender.learning import LoggedSlate, SlateChange, Tally
 from slatewise.recommender.profile import MAX_CORRECTIONS, UserProfile
-from slatewise.recommender.recommend import MAX_ITEMS, Serving, check_id, new_version, plain_id
+from slatewise.recommender.recommend import MAX_ITEMS, Serving, check_id, listed, new_version, plain_id
 from slatewise.recommender.types import ConflictError, Receipt, RequestError, UnknownSlateError
 from slatewise.store.protocol import Transaction
 from slatewise.store.records import (
@@ -48,10 +48,9 @@ class FeedbackEvent:
         check_id("slate_id", self.slate_id)
         if self.event_id is not None:
             check_id("event_id", self.event_id)
-        lists = {name: _ids(getattr(self, name)) for name in ("clicked", "retracted", "disliked")}
-        pairs = self.values.items() if isinstance(self.values, Mapping) else self.values
-        values = tuple({plain_id(item): float(value) for item, value in pairs}.items())
-        seen = self.seen if self.seen is None or isinstance(self.seen, int) else _ids(self.seen)
+        lists = {name: _ids(name, getattr(self, name)) for name in ("clicked", "retracted", "disliked")}
+        values = _graded(self.values)
+        seen = self.seen if self.seen is None or isinstance(self.seen, int) else _ids("seen", self.seen)
         for name, value in {**lists, "values": values, "seen": seen}.items():
             object.__setattr__(self, name, value)
         if not all(0.0 <= value <= 1.0 for _, value in values):
@@ -230,5 +229,14 @@ def _update_cache(serving: Serving, user: str, profile: UserProfile | None, vers
         serving.profiles.drop(user)
 
 
-def _ids(items: Iterable[ItemId]) -> tuple[ItemId, ...]:
-    return tuple(dict.fromkeys(map(plain_id, items)))
+def _ids(name: str, items: Iterable[ItemId]) -> tuple[ItemId, ...]:
+    return tuple(dict.fromkeys(map(plain_id, listed(name, items))))
+
+
+def _graded(values: Values) -> tuple[tuple[ItemId, float], ...]:
+    """Return graded items as pairs, the last value of each."""
+    try:
+        pairs = values.items() if isinstance(values, Mapping) else values
+        return tuple({plain_id(item): float(value) for item, value in pairs}.items())
+    except (TypeError, ValueError):
+        raise RequestError("values must be a number for each item, as a mapping or as pairs") from None

@@ -7,10 +7,11 @@ written about the user in the meantime; then nothing is recorded, and the slate 
 import math
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import count
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -87,7 +88,7 @@ class SlateRequest:
             check_id("request_id", self.request_id)
         if isinstance(self.k, bool) or not isinstance(self.k, int) or not 1 <= self.k <= MAX_ITEMS:
             raise RequestError(f"k must be a whole number from 1 to {MAX_ITEMS}")
-        if self.diversity is not None and not 0.0 <= self.diversity <= 1.0:
+        if self.diversity is not None and not (isinstance(self.diversity, Real) and 0.0 <= self.diversity <= 1.0):
             raise RequestError("diversity must be between 0 (most relevant) and 1 (most varied)")
 
     def described(self) -> dict[str, Any]:
@@ -111,6 +112,13 @@ def plain_id(item: object) -> ItemId:
     if isinstance(item, np.integer):
         return int(item)
     return item if isinstance(item, int | str) else str(item)
+
+
+def listed(name: str, items: Iterable[Any]) -> tuple[Any, ...]:
+    """Return several ids or names as a tuple; refuse a single one, also as text, which is a sequence of letters."""
+    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+        raise RequestError(f"{name} must be a list, not one {type(items).__name__}; put it in brackets")
+    return tuple(items)
 
 
 def new_version() -> str:

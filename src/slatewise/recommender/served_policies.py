@@ -4,7 +4,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from numbers import Real
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +23,22 @@ from slatewise.recommender.wishes import LIKES
 def make(entry: PolicyShare, catalog: Catalog) -> Policy:
     """Return the policy of an entry on a catalog."""
     if not isinstance(entry.policy, str):
-        return on_catalog(entry.policy, catalog)
+        return on_catalog(_check_policy(entry.policy), catalog)
     if entry.policy not in POLICIES:
         raise RequestError(f"there is no policy of that name; choose one of {', '.join(POLICIES)}")
     try:
         return make_policy(entry.policy, catalog, **entry.options)
     except CatalogError as error:
         raise RequestError(str(error)) from error
+
+
+def _check_policy(policy: Any) -> Policy:
+    """Return a policy object; refuse what is none, such as its class."""
+    if isinstance(policy, type) or not hasattr(policy, "select"):
+        raise ValueError(
+            f"policy is {policy!r}; give a name such as 'dc2b', make_policy(name, catalog), or shares by name"
+        )
+    return cast(Policy, policy)
 
 
 def with_skip_weight(policy: Policy, skip_weight: float) -> Policy:
@@ -65,7 +75,7 @@ def policy_shares(policy: str | Policy | Mapping[str, float | PolicyShare]) -> d
     if not isinstance(policy, Mapping):
         return {policy_name(policy): PolicyShare(policy)}
     shares = {name: _share(name, given) for name, given in policy.items()}
-    if not shares or not all(0.0 < entry.share <= 1.0 for entry in shares.values()):
+    if not shares or not all(isinstance(entry.share, Real) and 0.0 < entry.share <= 1.0 for entry in shares.values()):
         raise ValueError(f"policies are {dict(policy)}; give each a share above 0 and up to 1")
     total = sum(entry.share for entry in shares.values())
     if abs(total - 1.0) > 1e-6:

@@ -181,11 +181,11 @@ class GuardedProtocol(HttpToolsProtocol):
             raise ValueError("the trailers of a request are too long")
 
     def on_headers_complete(self) -> None:
-        """The head is complete, and a body may follow."""
+        """The head is complete, and a body may follow; uvicorn raises for an address that is none."""
         self.in_head, self.head_size = False, 0
+        super().on_headers_complete()
         self.arrival = self.transport.arrival = Arrival(is_reserved=self.is_reserved)
         self.scope[ARRIVAL] = self.arrival  # type: ignore[literal-required]
-        super().on_headers_complete()
         if len(self.pipeline) > MAX_PIPELINED:
             raise ValueError("too many requests were sent before the first was answered")
 

@@ -21,6 +21,7 @@ from slatewise.recommender.types import (
 )
 from slatewise.service.logs import record_of
 from slatewise.service.schemas import FIELDS
+from slatewise.service.validation_words import in_words
 from slatewise.store.protocol import (
     StoreDamagedError,
     StoreError,
@@ -55,7 +56,7 @@ UNKNOWN_ITEM = Kind(404, "unknown-item", "There is no such item")
 UNKNOWN_EVENT = Kind(404, "unknown-event", "There is no such event")
 NOT_ALLOWED = Kind(405, "method-not-allowed", "The method is not allowed here")
 TIMEOUT = Kind(408, "timeout", "The request took too long to arrive")
-CONFLICT = Kind(409, "conflict", "The event was already sent with different content")
+CONFLICT = Kind(409, "conflict", "The id was used before with different content")
 NO_VERSION = Kind(409, "no-version", "There is no such version of the catalog")
 DAMAGED_CATALOG = Kind(409, "damaged-catalog", "The catalog cannot be used")
 TOO_LARGE = Kind(413, "too-large", "The body is too large")
@@ -108,7 +109,7 @@ def invalid(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
     """Say where a body or a query is wrong, in the words of JSON and without repeating what it contains."""
     messages: dict[str, list[str]] = {}
     for error in errors:
-        messages.setdefault(_pointer(error), []).append(str(error["msg"]).replace("tuple", "list"))
+        messages.setdefault(_pointer(error), []).append(in_words(error))
     listed = [{"where": where, "problem": " or ".join(dict.fromkeys(texts))} for where, texts in messages.items()]
     return ProblemError(INVALID, "{where}: {problem}".format(**listed[0]), errors=listed[:MAX_ERRORS])
 

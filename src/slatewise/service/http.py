@@ -51,7 +51,9 @@ class Endpoint:
             require_json(scope)
         arguments: list[Any] = []
         if self.body is not None:
-            arguments.append(validate(self.body, parse_json(await read_body(receive, state.settings.largest_body))))
+            largest = state.settings.largest_body
+            check_length(scope, largest)
+            arguments.append(validate(self.body, parse_json(await read_body(receive, largest))))
         if self.query is not None:
             arguments.append(validate(self.query, dict(request.query_params)))
         response = await self.handler(state, request, *arguments)
@@ -65,6 +67,18 @@ def require_json(scope: Scope) -> None:
         raise ProblemError(MEDIA_TYPE, "Send the header Content-Type: application/json.")
 
 
+def check_length(scope: Scope, largest: int) -> None:
+    """Reject a body that is announced as too large before any of it is read."""
+    announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    if announced.isdigit() and int(announced[:20]) > largest:
+        raise too_large(largest)
+
+
+def too_large(largest: int) -> ProblemError:
+    """Return the error for a body above the limit."""
+    return ProblemError(TOO_LARGE, f"A body may have at most {largest} bytes.")
+
+
 async def read_body(receive: Receive, largest: int) -> bytearray:
     """Return the body, if it is small enough; how long it may take is up to the protocol, which then hangs up."""
     body, more = bytearray(), True
@@ -75,7 +89,7 @@ async def read_body(receive: Receive, largest: int) -> bytearray:
         body += message.get("body", b"")
         more = message.get("more_body", False)
         if len(body) > largest:
-            raise ProblemError(TOO_LARGE, f"A body may have at most {largest} bytes.")
+            raise too_large(largest)
     return body
 
 
@@ -114,7 +128,7 @@ def validate(adapter: TypeAdapter[Model], value: Any) -> Model:
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
-        raise invalid(error.errors(include_url=False, include_context=False, include_input=False)) from None
+        raise invalid(error.errors(include_url=False, include_input=False)) from None
 
 
 class JsonResponse(Response):

@@ -18,6 +18,7 @@ from typing import Annotated, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slatewise.files import write_whole
+from slatewise.service.validation_words import in_words, within_a_sentence
 
 SCOPES = ("serve", "read", "items", "admin")
 PREFIX = "swk_"
@@ -80,9 +81,11 @@ def read_keys(path: Path) -> list[Key]:
     except OSError as error:
         raise KeyFileError(f"{path} cannot be read: {error.strerror}; `slatewise keys add` creates one") from error
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = "/".join(map(str, first["loc"]))
-        raise KeyFileError(f"{path} is not a key file ({where}: {first['msg'].lower()}); {REPAIR}") from None
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = "/".join(map(str, first["loc"])) or "its content"
+        raise KeyFileError(
+            f"{path} is not a key file ({where}: {within_a_sentence(in_words(first))}); {REPAIR}"
+        ) from None
 
 
 def write_keys(path: Path, keys: Iterable[Key]) -> None:

@@ -36,7 +36,7 @@ def _reranked(catalog: Catalog, body: RerankBody) -> bytes:
     try:
         chosen = diversify(np.array(body.scores), **features, k=body.k, diversity=body.diversity, **options)
     except ValueError:
-        needed = "method overlap needs categories, dpp and mmr need vectors; leave out what is empty"
+        needed = "method overlap needs categories, dpp and mmr vectors that float32 can hold; leave out what is empty"
         raise RequestError(f"these candidates cannot be reranked this way: {needed}") from None
     return to_json(RerankResults(_results(body, chosen.indices.tolist(), chosen.gains.tolist())))
 

@@ -26,6 +26,7 @@ from slatewise.recommender.event_kinds import event_kinds
 from slatewise.recommender.rules import ATTENTION_FIT, FOLLOW_FIT, LearningRules, fitted_attention
 from slatewise.recommender.types import PolicyShare
 from slatewise.service.schemas import RulesBody
+from slatewise.service.validation_words import in_words, within_a_sentence
 from slatewise.store import Store
 
 PREFIX = "SLATEWISE_"
@@ -317,7 +318,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 def _message(error: ValidationError, file: Path) -> str:
     """Say in one sentence what is wrong with the first setting that is."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    first = error.errors(include_url=False, include_input=False)[0]
     name = ".".join(map(str, first["loc"]))
     if name in REMOVED:
         return f"{file} sets {name!r}, which is no longer needed: {REMOVED[name]}; remove this line"
@@ -325,4 +326,4 @@ def _message(error: ValidationError, file: Path) -> str:
         return f"{file} sets {name!r}, which is not a setting; choose from: {', '.join(_known_at(first['loc']))}"
     if name == "catalog" and first["type"] == "missing":
         return "no catalog is given; use --catalog DIR (`slatewise train` creates one)"
-    return f"the setting {name!r} cannot be used: {first['msg'].lower()}"
+    return f"the setting {name!r} cannot be used: {within_a_sentence(in_words(first))}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from slatewise.categories import indicators
 from slatewise.compiled import compiled
@@ -20,8 +20,13 @@ from slatewise.slates.scores import NO_ITEMS, TABLE, Scores
 Method = Literal["overlap", "dpp", "mmr"]
 
 EVERYTHING = (False, NO_TABLE, NO_NUMBERS, NO_NUMBERS, NO_WORDS)
+LARGEST_SCORE = 1e30
+TINY_SCORES, ENLARGED = 1e-100, 2.0**600
+"""Scores whose squares could vanish, and what they are multiplied by before they are standardized."""
 FIRST = 1e-6
 """What makes the most relevant item the first one when relevance counts for nothing; above a tie."""
+
+RESCALE = "multiply all vectors by a number, so that their lengths are closer to 1"
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,10 @@ def diversify(
     Parameters
     ----------
     scores : array_like
-        How relevant each item is, (n_items,): a list or an array of finite numbers.
+        How relevant each item is, (n_items,): a list or an array of numbers from −1e30 to 1e30.
     vectors : array_like, optional
-        Item vectors (n_items, dim) of any length, for "dpp" and "mmr"; they are used in float32 and not copied if they
-        are float32 already.
+        Item vectors (n_items, dim) of any length that float32 can hold, for "dpp" and "mmr"; they are used in float32
+        and not copied if they are float32 already.
     categories : sequence, optional
         For "overlap", one entry per item: a list of names, "A|B" or None; or indicators (n_items, n_categories).
     k : int
@@ -97,7 +102,7 @@ def diversify(
     if not isinstance(diversity, (int, float, np.number)) or not 0.0 <= diversity <= 1.0:
         raise ValueError(f"diversity is {diversity!r}; give a number from 0 (the best scores) to 1 (most varied)")
     name = method or ("overlap" if categories is not None or vectors is None else "dpp")
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise ValueError(f"method is {name!r}; choose one of {', '.join(METHODS)}")
     return METHODS[name](values, vectors, categories, int(k), float(diversity))
 
@@ -107,14 +112,14 @@ def _by_overlap(values: Floats, vectors: Any, categories: Any, k: int, diversity
     if categories is None:
         raise ValueError("method 'overlap' needs categories; pass categories=, or vectors= with method 'dpp' or 'mmr'")
     sets = _sets(categories, values.size)
-    standardize(values, 1.0 - diversity)
+    _standardize(values, 1.0 - diversity)
     return _choose(values, overlap(sets, diversity), k)
 
 
 def _by_volume(values: Floats, vectors: Any, categories: Any, k: int, diversity: float) -> Diversified:
     del categories
     table = _vectors("dpp", vectors, values.size)
-    standardize(values, 2.0 * (1.0 - diversity))
+    _standardize(values, 2.0 * (1.0 - diversity))
     return _choose(values, volume(table) if diversity > 0.0 else relevance(), k)
 
 
@@ -138,6 +143,13 @@ METHODS: dict[str, Callable[[Floats, Any, Any, int, float], Diversified]] = {
 }
 
 
+def _standardize(values: Floats, scale: float) -> None:
+    """Turn scores into scale·z, however small they are."""
+    if max(float(values.max()), -float(values.min())) < TINY_SCORES:
+        values *= ENLARGED
+    standardize(values, scale)
+
+
 def _choose(values: Floats, rule: Rule, k: int) -> Diversified:
     """Choose for a single row of scores, all of them available."""
     size = min(k, values.size)
@@ -148,32 +160,57 @@ def _choose(values: Floats, rule: Rule, k: int) -> Diversified:
 
 
 def _scores(scores: ArrayLike) -> Floats:
-    """Return a float64 copy of finite scores."""
+    """Return a float64 copy of scores whose squares are finite, too."""
     try:
         values = np.array(scores, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError("scores are not numbers; give one finite number per item") from None
+    except OverflowError:
+        raise ValueError("scores hold an integer beyond float64; give numbers from -1e30 to 1e30") from None
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"scores are shaped {values.shape}; give one number per item, at least one: (n_items,)")
     if not all_finite(values):
         raise ValueError(f"score {int(np.argmin(np.isfinite(values)))} is not finite; give a number for every item")
+    largest = int(np.argmax(np.abs(values)))
+    if abs(values[largest]) > LARGEST_SCORE:
+        raise ValueError(f"score {largest} is {values[largest]:g}; give numbers from -1e30 to 1e30")
     return values
 
 
 def _vectors(method: str, vectors: Any, n_items: int) -> Vectors:
-    """Return finite vectors in float32."""
+    """Return vectors in float32, which must be able to hold them."""
     if vectors is None:
         raise ValueError(f"method {method!r} needs vectors; pass vectors=, or categories= with method 'overlap'")
+    is_exact = getattr(vectors, "dtype", None) == np.float32
+    given = np.asarray(vectors) if is_exact else _numbers(vectors, n_items)
+    if given.ndim != 2 or len(given) != n_items or given.shape[1] == 0:
+        raise ValueError(f"vectors are shaped {given.shape}; give a row for each of the {n_items} scores")
+    with np.errstate(over="ignore"):
+        table = read_only(given, np.float32)
+    _check_cast(given, table)
+    return table
+
+
+def _numbers(vectors: Any, n_items: int) -> Floats:
     try:
-        table = read_only(np.asarray(vectors), np.float32)
+        return np.asarray(vectors, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"vectors are not numbers in rows of one length; give ({n_items}, dim)") from None
-    if table.ndim != 2 or len(table) != n_items or table.shape[1] == 0:
-        raise ValueError(f"vectors are shaped {table.shape}; give a row for each of the {n_items} scores")
+    except OverflowError:
+        raise ValueError(f"vectors hold an integer beyond float64; {RESCALE}") from None
+
+
+def _check_cast(given: NDArray[Any], table: Vectors) -> None:
+    """Refuse a vector that is not finite, or of which float32 leaves nothing, or little: some digits of small ones."""
     if not all_finite(table.reshape(-1)):
         bad = int(np.argmin(np.isfinite(table).all(axis=1)))
+        if np.isfinite(given[bad]).all():
+            raise ValueError(f"vector {bad} is too large for float32; {RESCALE}")
         raise ValueError(f"vector {bad} holds NaN or infinity; give finite numbers for every item")
-    return table
+    if given.dtype != table.dtype:
+        is_small = (np.abs(table).max(axis=1) < np.finfo(np.float32).tiny) & given.any(axis=1)
+        if is_small.any():
+            raise ValueError(f"vector {int(is_small.argmax())} is too small for float32; {RESCALE}")
 
 
 def _sets(categories: Any, n_items: int) -> CategorySets:

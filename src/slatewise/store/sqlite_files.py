@@ -7,6 +7,7 @@ on it for this process, and another program could then delete the WAL.
 import fcntl
 import os
 import stat
+from errno import ELOOP
 from pathlib import Path
 
 import apsw
@@ -122,7 +123,8 @@ def _open(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise StoreUnavailableError(f"{path} cannot be opened: {error.strerror}") from error
+        problem = "is a symbolic link; remove it" if error.errno == ELOOP else f"cannot be opened: {error.strerror}"
+        raise StoreUnavailableError(f"{path} {problem}") from error
 
 
 def _refuse_links(found: os.stat_result, path: Path) -> None:
