@@ -12,7 +12,18 @@ from typing import Any
 import polars as pl
 
 from slatewise.data.tables import DataError, booleans, identifiers, numbers, read_table, require_columns
-from slatewise.recommender.attributes import BOOLEAN, LIST, MAX_LIST, MAX_TEXT, NAME, NUMBER, RESERVED, TEXT, TIME
+from slatewise.recommender.attributes import (
+    BOOLEAN,
+    LIST,
+    MAX_LIST,
+    MAX_TEXT,
+    NAME,
+    NUMBER,
+    RESERVED,
+    TEXT,
+    TIME,
+    kind_of,
+)
 from slatewise.recommender.recommend import MAX_ID_LENGTH
 from slatewise.store.records import ItemRecord
 
@@ -48,6 +59,31 @@ def items_in(frame: pl.DataFrame, at: float) -> Iterator[list[ItemRecord]]:
         said = (_categories(part["categories"]), _attributes(part), map(_tuple, vector))
         columns: list[Iterable[Any]] = [item, title, *said, available, published_at, repeat(at, len(part))]
         yield [*map(ItemRecord, *columns)]
+
+
+def check_kinds(frame: pl.DataFrame, label: str, known: Iterable[ItemRecord]) -> None:
+    """Refuse an attribute of another kind than it has in the items that such a table leaves as they are."""
+    columns = [column for column in frame[:, len(OWN) :] if column.null_count() < len(column)]
+    kinds = {column.name: kind_of(_values(column.drop_nulls().head(1))[0]) for column in columns}
+    replaced = set(frame["item_id"].to_list() if kinds else ())
+    for record in known if kinds else ():
+        for name, value in record.attributes.items():
+            if kinds.get(name, kind_of(value)) != kind_of(value) and record.item not in replaced:
+                raise DataError(f"{label}, {_first(frame[name], kinds[name])}, {_other_kind(record, name)}")
+
+
+def _first(column: pl.Series, kind: str) -> str:
+    """Say which row has the first value of a column."""
+    row = int(column.is_not_null().arg_max() or 0)
+    return f"row {row + 1}: {column.name} is a {kind}, {_values(column)[row]!r:.80}"
+
+
+def _other_kind(record: ItemRecord, name: str) -> str:
+    value = record.attributes[name]
+    return (
+        f"but of item {record.item!r} a {kind_of(value)}, {value!r:.80}, and nothing was imported; an attribute has "
+        "one kind, so give all items that have it in one table, or use another name"
+    )
 
 
 def _categories(column: pl.Series) -> list[tuple[str, ...] | None]:

@@ -51,11 +51,12 @@ def import_table(
 
     Items that say the same as before are left alone, so an import that was interrupted is resumed by running it again.
     """
-    from slatewise.cli.item_table import read_items
+    from slatewise.cli.item_table import check_kinds, read_items
     from slatewise.store import open_store
 
     started, frame = time.perf_counter(), read_items(file)
     with reporting_errors(), closing(open_store(store)) as opened:
+        check_kinds(frame, str(file), _all(opened))
         version = write_items(opened, frame)
     seconds = time.perf_counter() - started
     if json:
