@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slatewise.catalog import Catalog, additions, live_items
-from slatewise.recommender import Event, Item, Recommender, RequestError, SlateRules, UnknownItemError
+from slatewise.recommender import Event, Item, Pin, Recommender, RequestError, SlateRules, UnknownItemError
 from slatewise.recommender.attributes import kind_of
 from slatewise.recommender.item_frame import item_frame
 from slatewise.recommender.items import ItemSnapshot
@@ -186,6 +186,12 @@ def test_true_may_become_a_number(catalog: Catalog, tmp_path: Path) -> None:
         for value, kind in ((True, "boolean"), (1.0, "number"), (True, "boolean")):
             recommender.put_items([Item(100, attributes={"new": value})])
             assert recommender.snapshot.kinds == {"new": kind}
+
+
+def test_a_pin_beyond_the_slate_says_how_many_places_there_are(recommender: Recommender) -> None:
+    for k, said in ((1, "the slate has 1 place"), (2, "the slate has 2 places")):
+        pins = (Pin(101, 1), Pin(102, 2), Pin(103, 3))
+        assert recommender.preview("ann", k, rules=SlateRules(pin=pins)).unmet[-1].reason == said
 
 
 def test_the_frame_has_a_row_per_item_of_the_catalog(recommender: Recommender) -> None:
