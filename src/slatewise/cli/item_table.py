@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from slatewise.catalog import Catalog
 from slatewise.data.tables import DataError, booleans, identifiers, numbers, read_table, require_columns
 from slatewise.recommender.attributes import (
     BOOLEAN,
@@ -24,7 +25,9 @@ from slatewise.recommender.attributes import (
     TIME,
     kind_of,
 )
+from slatewise.recommender.items import catalog_id
 from slatewise.recommender.recommend import MAX_ID_LENGTH
+from slatewise.recommender.served_catalog import label_of
 from slatewise.store.records import ItemRecord
 
 ROWS_AT_ONCE = 5_000
@@ -59,6 +62,22 @@ def items_in(frame: pl.DataFrame, at: float) -> Iterator[list[ItemRecord]]:
         said = (_categories(part["categories"]), _attributes(part), map(_tuple, vector))
         columns: list[Iterable[Any]] = [item, title, *said, available, published_at, repeat(at, len(part))]
         yield [*map(ItemRecord, *columns)]
+
+
+def check_ids(frame: pl.DataFrame, label: str, known: Catalog | ItemRecord | None) -> None:
+    """Refuse ids of another type than those of a catalog, or than that of an item of the item table."""
+    if known is None or (isinstance(known, Catalog) and not known.n_items):
+        return
+    example = label_of(known, 0)[0] if isinstance(known, Catalog) else known.item
+    for row, item in enumerate(frame["item_id"].to_list()):
+        is_usable = type(item) is type(example)
+        if isinstance(known, Catalog):
+            is_usable = catalog_id(known, item) is not None
+        if not is_usable:
+            raise DataError(
+                f"{label}, row {row + 1}: the id {item!r} is of another type than those of other items, such as "
+                f"{example!r}, and nothing was imported (Parquet and JSON lines files say which ids are text)"
+            )
 
 
 def check_kinds(frame: pl.DataFrame, label: str, known: Iterable[ItemRecord]) -> None:
