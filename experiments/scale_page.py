@@ -205,7 +205,7 @@ OUTPUTS = {
     "slate_ms": "exact slate of 10,000,000 items and feedback: the last two together, ms of a core",
     "serving_cores": "cores to serve exact slates at the peak",
     "serving_dollars_month": "the same, dollars a month",
-    "indexed_cores": "cores if choosing costs what it did in the run, as with an index or sections",
+    "indexed_cores": "cores if choosing cost what it did in the run, from 10,000 items",
     "indexed_dollars_month": "the same, dollars a month",
     "beliefs_gb": "beliefs, GB",
     "log_gb": "the log, GB",

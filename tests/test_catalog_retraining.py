@@ -202,6 +202,26 @@ def test_a_catalog_without_half_of_the_items_is_refused(world: World) -> None:
     assert any("lacks" in reason for reason in verdict.reasons)
 
 
+def test_what_people_think_of_an_item_that_only_one_catalog_has_does_not_count(world: World) -> None:
+    """A new item may be far more popular, or far less, than its content says; that tells nothing about a training."""
+    more = replace(
+        Catalog.from_vectors(range(N_ITEMS + 1), np.vstack([world.old.vectors, world.old.vectors[:1]])),
+        log_odds=np.append(world.old.log_odds, 0.0),
+        taste_vectors=np.vstack([world.old.taste_vectors, np.full(RANK, 0.3, dtype=np.float32)]),
+    )
+    verdicts = []
+    for is_liked in (False, True):
+        builder = visits(world)
+        items = builder.number([N_ITEMS, 3])[None]
+        for person in range(PEOPLE):
+            for at in range(SLATES):
+                clicked = np.array([[is_liked, (person + at) % 3 == 0]])
+                builder.add_slate(DAY * (at + person / PEOPLE), Evidence.of_clicks(items, clicked))
+            builder.end_person()
+        verdicts.append([compare(*pair, builder.log(), 2 * DAY) for pair in ((world.old, more), (more, world.old))])
+    assert verdicts[0] == verdicts[1]
+
+
 def test_wrong_rates_and_tiny_logs_are_refused(world: World) -> None:
     log = visits(world).log()
     backwards = replace(world.truth, log_odds=-world.truth.log_odds)

@@ -119,6 +119,49 @@ def test_import_list_withdraw(tmp_path: Path) -> None:
     opened.close()
 
 
+def imported(tmp_path: Path, content: str, *words: str) -> Any:
+    """What comes of an import of a CSV table."""
+    table = tmp_path / "more.csv"
+    table.write_text(content)
+    store = f"sqlite:///{tmp_path / 'slates.db'}"
+    return CliRunner().invoke(app, ["items", "import", str(table), "--store", store, *words])
+
+
+def test_an_attribute_of_another_kind_than_other_items_have_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    assert imported(tmp_path, "item_id,sku2\n1,100\n2,200\n").exit_code == 0
+    refused = imported(tmp_path, "item_id,sku2,price\n4,,5\n3,A-7,5\n")
+    said = f"{refused.output} {refused.exception}"
+    assert refused.exit_code == 1
+    assert "more.csv, row 2: sku2 is a text, 'A-7', but of item 1 a number, 100.0, and nothing was imported" in said
+    store = f"sqlite:///{tmp_path / 'slates.db'}"
+    assert [row["id"] for row in json.loads(run("items", "list", "--store", store, "--json"))] == [1, 2]
+
+
+def test_ids_of_another_type_than_other_items_have_are_refused(tmp_path: Path) -> None:
+    """Of the catalog, which a first import is checked by if it is given, or of the item table."""
+    Catalog.from_vectors([1, 7], [[1.0, 0.0], [0.0, 1.0]]).save(tmp_path / "shop")
+    shop = ("--catalog", str(tmp_path / "shop"))
+    for content, words, said in (
+        ("item_id\nabc\n1\n", shop, "row 1: the id 'abc' is of another type than those of other items, such as 1"),
+        ("item_id\n3\n4\n", shop, None),
+        ("item_id\nabc\n", (), "row 1: the id 'abc' is of another type than those of other items, such as 3"),
+    ):
+        done = imported(tmp_path, content, *words)
+        assert done.exit_code == (0 if said is None else 1)
+        assert said is None or said in f"{done.output} {done.exception}"
+    listed = run("items", "list", "--store", f"sqlite:///{tmp_path / 'slates.db'}", "--json")
+    assert [row["id"] for row in json.loads(listed)] == [3, 4]
+
+
+def test_all_items_together_may_give_an_attribute_another_kind(tmp_path: Path) -> None:
+    """What is replaced does not count, and neither does a column without values."""
+    for content in ("item_id,sku2\n1,100\n2,\n", "item_id,sku2\n7,\n", "item_id,sku2\n1,A-7\n8,B\n"):
+        done = imported(tmp_path, content)
+        assert done.exit_code == 0, done.exception
+
+
 def test_withdrawing_unknown_items_names_them_and_changes_nothing(tmp_path: Path) -> None:
     """Items that only the catalog has are known once the catalog is given."""
     table, store = tmp_path / "items.csv", f"sqlite:///{tmp_path / 'slates.db'}"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slatewise.catalog import Catalog, additions, live_items
-from slatewise.recommender import Event, Item, Recommender, RequestError, UnknownItemError
+from slatewise.recommender import Event, Item, Pin, Recommender, RequestError, SlateRules, UnknownItemError
 from slatewise.recommender.attributes import kind_of
 from slatewise.recommender.item_frame import item_frame
 from slatewise.recommender.items import ItemSnapshot
@@ -152,6 +152,46 @@ def test_the_kind_of_an_attribute_can_change_once_no_other_item_has_it(recommend
     recommender.put_items([Item(1, attributes={"price": 1})])
     recommender.put_items([Item(2, attributes={"price": 2})])
     assert recommender.snapshot.frame["price"].drop_nulls().to_list() == [1.0, 2.0]
+
+
+@pytest.fixture
+def mixed(recommender: Recommender) -> Recommender:
+    """Items that an import of an older version left with an attribute of two kinds, of which the last counts."""
+    records = [ItemRecord(100, attributes={"sku": 5.0}, vector=(1.0,)), ItemRecord(101, attributes={"sku": "A-7"})]
+    recommender.store.write(lambda transaction: transaction.put_items(records)).result()
+    recommender.follow_items()
+    assert recommender.snapshot.kinds == {"sku": "text"}
+    return recommender
+
+
+def test_only_what_is_sent_is_checked(mixed: Recommender) -> None:
+    mixed.patch_item(100, {"available": False})
+    mixed.patch_item(100, {"attributes": {"price": 3}})
+    for wrong in ({"attributes": {"sku": 6}}, {"vector": [1.0]}):
+        with pytest.raises(RequestError):
+            mixed.patch_item(100, wrong)
+    mixed.patch_item(100, {"attributes": {"sku": "B-8"}})
+    assert mixed.item(100).attributes == {"sku": "B-8", "price": 3.0}
+
+
+def test_what_stays_as_it_is_does_not_change_the_kind_of_an_attribute(mixed: Recommender) -> None:
+    mixed.withdraw_items([100])
+    mixed.patch_item(100, {"title": "Five"})
+    assert mixed.snapshot.kinds == restarted(mixed).snapshot.kinds == {"sku": "text"}
+    assert ids(mixed.preview("ann", rules=SlateRules(filter="sku = 'A-7'"))) == [101]
+
+
+def test_true_may_become_a_number(catalog: Catalog, tmp_path: Path) -> None:
+    with Recommender(catalog, store=f"sqlite:///{tmp_path / 's.db'}") as recommender:
+        for value, kind in ((True, "boolean"), (1.0, "number"), (True, "boolean")):
+            recommender.put_items([Item(100, attributes={"new": value})])
+            assert recommender.snapshot.kinds == {"new": kind}
+
+
+def test_a_pin_beyond_the_slate_says_how_many_places_there_are(recommender: Recommender) -> None:
+    for k, said in ((1, "the slate has 1 place"), (2, "the slate has 2 places")):
+        pins = (Pin(101, 1), Pin(102, 2), Pin(103, 3))
+        assert recommender.preview("ann", k, rules=SlateRules(pin=pins)).unmet[-1].reason == said
 
 
 def test_the_frame_has_a_row_per_item_of_the_catalog(recommender: Recommender) -> None:

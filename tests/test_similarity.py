@@ -163,6 +163,19 @@ def test_commands_say_by_what_items_are_compared() -> None:
     assert unknown == "1 item has neither categories nor a vector: the variety is unknown"
 
 
+def test_commands_do_not_speak_of_vectors_that_tell_no_items_apart() -> None:
+    """Trained ones are compared without what popular items share, which may be all that there is."""
+    nothing = Catalog.from_vectors(["a", "b"], np.zeros((2, 2)))
+    alike = replace(Catalog.from_vectors(["a", "b"], np.ones((2, 2))), about={"data": {"users": 5}})
+    for catalog in (nothing, alike):
+        assert not catalog.similarity_vectors.any()
+        with Recommender(catalog) as recommender:
+            assert recommender.recommend("ann").variety is None
+        assert variety_words(catalog) == [
+            "no item has categories or a vector to compare it by: the variety of slates is unknown"
+        ]
+
+
 def test_new_items_about_which_nothing_is_known_are_not_alike() -> None:
     """Their tastes are those of an average item; what they are similar to is unknown until somebody says it."""
     catalog = trained(load("synthetic"))

@@ -3,7 +3,9 @@
 import json
 import re
 import shlex
+import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ import pytest
 
 from slatewise.catalog import Catalog
 from slatewise.catalog.versions import current_version, versions
-from slatewise.recommender import Recommender
+from slatewise.cli import train_from_store
+from slatewise.recommender import Item, Pin, Recommender, SlateRules
 from slatewise.recommender.events import Event
+from slatewise.retraining import refit
 from slatewise.store.records import ItemRecord
 from tests.support.recommending import make_catalog
 from tests.test_importing import slatewise
@@ -94,20 +98,83 @@ def test_the_gate_accepts_an_honest_catalog_and_keeps_out_a_worse_one(shop: tupl
     passed = trained("--store", url, "--out", catalog, "--gate")
     assert passed["promoted"]
     assert passed["gate"]["difference"]["high"] < 0
-    assert passed["log"]["slates"] < 3 * PEOPLE  # the latest slates were only predicted
     good = Catalog.load(catalog)
     backwards = replace(good, log_odds=-good.log_odds, rate_strength=np.full(60, 500.0), about={"data": {"users": 500}})
     backwards.save(catalog)
     good.save(catalog)
-    start = replace(good, about={**good.about, "start": backwards.save(catalog, promote=False)[:16]})
+    start = replace(good, about={"start": backwards.save(catalog, promote=False)[:16]})
     serving = start.save(catalog)[:16]
     refused = slatewise("train", "--store", url, "--out", catalog, "--gate")
     assert (refused.exit_code, current_version(catalog)) == (1, serving)
+    assert "without the latest slates, is kept" in refused.output.replace("\n", " ")
     assert "refused: it predicts people worse" in refused.output.replace("\n", " ")
     told = re.search(r"`slatewise (catalog promote .*?)` puts it in use", refused.output.replace("\n", " "))
     assert told, refused.output
     assert slatewise(*shlex.split(told[1])).exit_code == 0
     assert current_version(catalog) == told[1].split()[2] != serving
+
+
+@pytest.fixture
+def news(shop: tuple[Path, str], tmp_path: Path) -> tuple[Path, str]:
+    """The shop after a new item was shown at the head of the latest slates, and often liked."""
+    catalog, url = shop
+    shutil.copy(url.removeprefix("sqlite:///"), tmp_path / "news.db")
+    url = f"sqlite:///{tmp_path / 'news.db'}"
+    with Recommender(Catalog.load(catalog), store=url) as recommender:
+        recommender.put_items([Item(999, "News", ["A", "E"])])
+        rules = SlateRules(pin=(Pin(999, 1),))
+        for person in range(45):
+            slate = recommender.recommend(f"late user {person}", 6, rules=rules)
+            ids = [item.id for item in slate.items]
+            liked = [item for item in ids if int(item) % 3 == 0 and (item != 999 or person % 3)]
+            recommender.feedback(slate.slate_id, liked, seen=ids)
+    return catalog, url
+
+
+def test_what_the_latest_slates_taught_survives_a_training_that_the_gate_accepts(news: tuple[Path, str]) -> None:
+    catalog, url = news
+    with Recommender(Catalog.load(catalog), store=url) as recommender:
+        recommender.rebuild_rates()
+        before = recommender.rate(999)
+    result = trained("--store", url, "--out", catalog, "--gate")
+    assert result["promoted"], result["words"]
+    assert result["log"]["slates"] == 3 * PEOPLE + 45
+    learned = Catalog.load(catalog).about["log"]
+    assert learned["judged_from"] < learned["until"]
+    assert f"until {datetime.fromtimestamp(learned['until'], UTC):%Y-%m-%d %H:%M:%S} UTC" in result["words"][0]
+    with Recommender(Catalog.load(catalog), store=url) as recommender:
+        after = recommender.rate(999)
+    assert before.low < after.value < before.high
+    assert after.seen > 0.8 * before.seen
+
+
+def test_a_catalog_is_compared_as_it_was_without_the_slates_to_predict(news: tuple[Path, str]) -> None:
+    """The one in use has learned the answers: a training like the one that made it must not look worse."""
+    catalog, url = news
+    for words in ((), ("--gate",)):
+        trained("--store", url, "--out", catalog, *words)
+        again = trained("--store", url, "--out", catalog, "--gate")
+        assert again["promoted"], again["words"]
+        assert again["gate"]["difference"]["value"] == 0.0
+
+
+def test_nothing_is_promoted_if_the_training_on_the_latest_slates_fails(
+    news: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, url = news
+    before, fits = current_version(catalog), iter([refit])
+
+    def failing(*arguments: Any) -> Catalog:
+        return next(fits, _no_memory)(*arguments)
+
+    monkeypatch.setattr(train_from_store, "refit", failing)
+    done = slatewise("train", "--store", url, "--out", str(catalog), "--gate")
+    assert "the gate accepts the training" in done.output.replace("\n", " ")
+    assert (done.exit_code, current_version(catalog)) == (1, before)
+
+
+def _no_memory(*_: Any) -> Catalog:
+    raise MemoryError
 
 
 @pytest.mark.slow

@@ -146,15 +146,17 @@ def _print_items(catalog: "Catalog", shown: list[int]) -> None:
 
 
 def comparable_items(catalog: "Catalog") -> dict[str, int]:
-    """Return how many items have no categories, and how many of these have no vector either."""
+    """Return how many items have no categories, and how many of these have no vector to compare them by either."""
     has_none = ~catalog.categories.any(axis=1)
-    unknown = has_none & ~catalog.vectors.any(axis=1)
+    unknown = has_none & ~catalog.similarity_vectors.any(axis=1)
     return {"items_without_categories": int(has_none.sum()), "items_not_comparable": int(unknown.sum())}
 
 
 def variety_words(catalog: "Catalog") -> list[str]:
     """Say by what the variety of slates is measured, if not by categories alone."""
     n_without, n_unknown = comparable_items(catalog).values()
+    if n_unknown == catalog.n_items:
+        return ["no item has categories or a vector to compare it by: the variety of slates is unknown"]
     words = []
     if n_without == catalog.n_items:
         words.append("no item has categories: how alike items are is measured by their vectors")

@@ -11,9 +11,23 @@ from typing import Any
 
 import polars as pl
 
+from slatewise.catalog import Catalog
 from slatewise.data.tables import DataError, booleans, identifiers, numbers, read_table, require_columns
-from slatewise.recommender.attributes import BOOLEAN, LIST, MAX_LIST, MAX_TEXT, NAME, NUMBER, RESERVED, TEXT, TIME
+from slatewise.recommender.attributes import (
+    BOOLEAN,
+    LIST,
+    MAX_LIST,
+    MAX_TEXT,
+    NAME,
+    NUMBER,
+    RESERVED,
+    TEXT,
+    TIME,
+    kind_of,
+)
+from slatewise.recommender.items import catalog_id
 from slatewise.recommender.recommend import MAX_ID_LENGTH
+from slatewise.recommender.served_catalog import label_of
 from slatewise.store.records import ItemRecord
 
 ROWS_AT_ONCE = 5_000
@@ -48,6 +62,47 @@ def items_in(frame: pl.DataFrame, at: float) -> Iterator[list[ItemRecord]]:
         said = (_categories(part["categories"]), _attributes(part), map(_tuple, vector))
         columns: list[Iterable[Any]] = [item, title, *said, available, published_at, repeat(at, len(part))]
         yield [*map(ItemRecord, *columns)]
+
+
+def check_ids(frame: pl.DataFrame, label: str, known: Catalog | ItemRecord | None) -> None:
+    """Refuse ids of another type than those of a catalog, or than that of an item of the item table."""
+    if known is None or (isinstance(known, Catalog) and not known.n_items):
+        return
+    example = label_of(known, 0)[0] if isinstance(known, Catalog) else known.item
+    for row, item in enumerate(frame["item_id"].to_list()):
+        is_usable = type(item) is type(example)
+        if isinstance(known, Catalog):
+            is_usable = catalog_id(known, item) is not None
+        if not is_usable:
+            raise DataError(
+                f"{label}, row {row + 1}: the id {item!r} is of another type than those of other items, such as "
+                f"{example!r}, and nothing was imported (Parquet and JSON lines files say which ids are text)"
+            )
+
+
+def check_kinds(frame: pl.DataFrame, label: str, known: Iterable[ItemRecord]) -> None:
+    """Refuse an attribute of another kind than it has in the items that such a table leaves as they are."""
+    columns = [column for column in frame[:, len(OWN) :] if column.null_count() < len(column)]
+    kinds = {column.name: kind_of(_values(column.drop_nulls().head(1))[0]) for column in columns}
+    replaced = set(frame["item_id"].to_list() if kinds else ())
+    for record in known if kinds else ():
+        for name, value in record.attributes.items():
+            if kinds.get(name, kind_of(value)) != kind_of(value) and record.item not in replaced:
+                raise DataError(f"{label}, {_first(frame[name], kinds[name])}, {_other_kind(record, name)}")
+
+
+def _first(column: pl.Series, kind: str) -> str:
+    """Say which row has the first value of a column."""
+    row = int(column.is_not_null().arg_max() or 0)
+    return f"row {row + 1}: {column.name} is a {kind}, {_values(column)[row]!r:.80}"
+
+
+def _other_kind(record: ItemRecord, name: str) -> str:
+    value = record.attributes[name]
+    return (
+        f"but of item {record.item!r} a {kind_of(value)}, {value!r:.80}, and nothing was imported; an attribute has "
+        "one kind, so give all items that have it in one table, or use another name"
+    )
 
 
 def _categories(column: pl.Series) -> list[tuple[str, ...] | None]:

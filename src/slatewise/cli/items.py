@@ -45,17 +45,25 @@ def import_table(
         ),
     ],
     store: StoreUrl = DEFAULT_STORE,
+    catalog: Annotated[
+        Path | None,
+        typer.Option(help="Directory of the catalog, to check by its ids rather than by those of the item table."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Add items, or replace what was said about them before. Stop a SQLite service first.
 
     Items that say the same as before are left alone, so an import that was interrupted is resumed by running it again.
     """
-    from slatewise.cli.item_table import read_items
+    from slatewise.catalog import Catalog
+    from slatewise.cli.item_table import check_ids, check_kinds, read_items
     from slatewise.store import open_store
 
     started, frame = time.perf_counter(), read_items(file)
+    trained = None if catalog is None else Catalog.load(catalog)
     with reporting_errors(), closing(open_store(store)) as opened:
+        check_ids(frame, str(file), trained or next(_all(opened), None))
+        check_kinds(frame, str(file), _all(opened))
         version = write_items(opened, frame)
     seconds = time.perf_counter() - started
     if json:

@@ -6,13 +6,14 @@ import shlex
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.catalog.live_items import ItemContent, with_content
-from slatewise.catalog.versions import current_version, promote
+from slatewise.catalog.versions import current_version
 from slatewise.cli.console import amounts, steps, tell
 from slatewise.cli.store import existing, reporting_errors
 from slatewise.cli.train import Loop, Source, keeping, load_source, train_catalog
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from slatewise.data.dataset import Dataset
 
 ITEMS_AT_ONCE = 10_000
+JUDGED_FROM = "judged_from"
+"""What says of a catalog from which time on slates judged it, before it learned from these as well."""
 LOG_CACHE = "log-cache.bin"
 """What the last training read of the log, in the directory of the catalog; safe to delete."""
 
@@ -43,28 +46,71 @@ class Start:
     version: str
 
 
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What to start from, what to learn from, and half-lives in days of evidence and of beliefs."""
+
+    start: Start
+    log: InteractionLog
+    half_life: float
+    belief_half_life: float
+
+    def before(self, end: float) -> Catalog:
+        """Return the catalog that the part of the log before a time teaches."""
+        log, fit = self.log.before(end), FitOptions(self.half_life, self.belief_half_life, min(end, time.time()))
+        with steps("learning from the log", ROUNDS) as count_round:
+            fitted = refit(self.start.catalog, log, fit, count_round)
+        return replace(fitted, about={**self.start.catalog.about, **_described(log, fit, self.start)})
+
+
 def train_from_store(out: Path, source: Source, settings: dict[str, Any], loop: Loop) -> dict[str, Any]:
-    """Train, save, judge and promote; return what happened, ready for JSON."""
+    """Train, judge, save and promote; return what happened, ready for JSON."""
     with reporting_errors():
         log, rules, listed = _read(out, loop)
         serving = _serving(out)
         start = _start(out, source, settings, log)
         start = replace(start, catalog=_with_listed(start.catalog, listed))
         _tell_unknown(start.catalog, log)
-        until = log.time_of_last(WINDOW_SHARE, WINDOW_SLATES) if loop.gate and serving is not None else math.inf
-        fit = FitOptions(loop.half_life or math.inf, rules.half_life, min(until, time.time()))
-        with steps("learning from the log", ROUNDS) as count_round:
-            fitted = refit(start.catalog, log.before(until), fit, count_round)
-        learned = _described(log.before(until), fit, start)
-        candidate = replace(fitted, about={**start.catalog.about, **learned})
-        sha256 = candidate.save(out, promote=serving is None)
-        verdict = None
+        training = Training(start, log, loop.half_life or math.inf, rules.half_life)
         if loop.gate and serving is not None:
-            verdict = compare(serving, candidate, log, until, rules.half_life)
-        is_promoted = verdict is None or verdict.is_accepted
-        if is_promoted:
-            promote(out, sha256[:16])
-    return _result(out, candidate, sha256, verdict)
+            since = log.time_of_last(WINDOW_SHARE, WINDOW_SLATES)
+            catalog, verdict = _gated(training, _without_answers(out, serving, training, listed, since), since)
+        else:
+            catalog, verdict = training.before(math.inf), None
+        sha256 = catalog.save(out, promote=verdict is None or verdict.is_accepted)
+    return _result(out, catalog, sha256, verdict)
+
+
+def _gated(training: Training, serving: Catalog, since: float) -> tuple[Catalog, Verdict]:
+    """Judge what was learned before a time by the slates from then on; if it is accepted, learn from these as well.
+
+    Otherwise the catalog in use would know nothing of what people did lately, least of all of new items.
+    """
+    candidate = training.before(since)
+    verdict = compare(serving, candidate, training.log, since, training.belief_half_life)
+    if not verdict.is_accepted:
+        return candidate, verdict
+    tell("the gate accepts the training, which is now done again with the latest slates")
+    catalog = training.before(math.inf)
+    learned = {**catalog.about["log"], JUDGED_FROM: since}
+    return replace(catalog, about={**catalog.about, "log": learned}), verdict
+
+
+def _without_answers(
+    out: Path, serving: Catalog, training: Training, listed: list[ItemRecord], since: float
+) -> Catalog:
+    """Return the catalog in use as it was when the gate accepted it, if it has learned from the slates to predict.
+
+    These would not be news for it, and whatever has not seen them would look worse.
+    """
+    learned = serving.about.get("log", {})
+    if learned.get("until", -math.inf) < since:
+        return serving
+    tell("the catalog in use has learned from the latest slates, and is trained without them for the comparison")
+    version = str(serving.about["start"])
+    start = Start(_with_listed(Catalog.load(out, version), listed), version)
+    half_life = learned.get("half_life", math.inf)
+    return replace(training, start=start, half_life=half_life).before(min(learned.get(JUDGED_FROM, since), since))
 
 
 def _read(out: Path, loop: Loop) -> tuple[InteractionLog, LearningRules, list[ItemRecord]]:
@@ -187,27 +233,28 @@ def _described(log: InteractionLog, fit: FitOptions, start: Start) -> dict[str, 
     return {"log": described, "start": start.version}
 
 
-def _result(out: Path, candidate: Catalog, sha256: str, verdict: Verdict | None) -> dict[str, Any]:
-    log, version = candidate.about["log"], sha256[:16]
+def _result(out: Path, catalog: Catalog, sha256: str, verdict: Verdict | None) -> dict[str, Any]:
+    log, version = catalog.about["log"], sha256[:16]
     is_promoted = verdict is None or verdict.is_accepted
     words = [
         f"learned from {log['slates']:,} slates and {log['observations']:,} seen items or events of "
-        f"{log['people']:,} people, starting from version {candidate.about['start']}"
+        f"{log['people']:,} people until {datetime.fromtimestamp(log['until'], UTC):%Y-%m-%d %H:%M:%S} UTC, "
+        f"starting from version {catalog.about['start']}"
     ]
     words += [] if verdict is None else [verdict.in_words()]
     words.append(
         f"version {version} is in use in {out}"
         if is_promoted
-        else f"version {version} is kept in {out}, not in use; "
+        else f"version {version}, without the latest slates, is kept in {out}, not in use; "
         f"`slatewise catalog promote {version} --catalog {shlex.quote(str(out))}` puts it in use"
     )
     return {
         "directory": str(out),
         "version": version,
         "sha256": sha256,
-        "items": candidate.n_items,
+        "items": catalog.n_items,
         "log": log,
-        "start": candidate.about["start"],
+        "start": catalog.about["start"],
         "gate": None if verdict is None else verdict.as_json(),
         "promoted": is_promoted,
         "words": words,

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slatewise.plurals import counted
 from slatewise.policies import Available, Policy, Slates, State
 from slatewise.randomness import Streams
 from slatewise.recommender.at_least import keeping_reach, patterns
@@ -244,7 +245,7 @@ def _with_pins(slates: Slates, pins: Slates, places: Sequence[int]) -> Slates:
 def _unmet_pins(question: Question, pinned: Sequence[int]) -> list[UnmetRule]:
     """Return the pins that are not on the slate."""
     return [
-        UnmetRule("pin", place, NOT_PINNED.get(number, f"the slate has {question.k} places"))
+        UnmetRule("pin", place, NOT_PINNED.get(number, f"the slate has {counted(question.k, 'place')}"))
         for place, number in enumerate(question.pinned)
         if number not in pinned
     ]

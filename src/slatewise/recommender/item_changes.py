@@ -1,7 +1,7 @@
 """What a shop does with its items: put, change, withdraw, look at; each in one transaction."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -142,13 +142,17 @@ def _check_vector(snapshot: ItemSnapshot, vector: Sequence[float] | None) -> Non
 def patch_item(
     snapshot: ItemSnapshot, transaction: Transaction, item: ItemId, changes: Mapping[str, Any], at: float
 ) -> int:
-    """Change what is given about an item; attributes by name, and those that are None are removed."""
+    """Change what is given about an item; attributes by name, and those that are None are removed.
+
+    What is not changed is not checked: an item from an older catalog or import may have what would not fit now.
+    """
     transaction.lock(WRITER_OF_ITEMS)
     known = _known(snapshot, transaction, item)
     described = {name: getattr(known, name) for name in FIELDS}
-    attributes = {**known.attributes, **changes.get("attributes", {})}
-    patched = Item(item, **{**described, **changes, "attributes": attributes})
-    check_item(snapshot, patched)
+    sent = changes.get("attributes", {})
+    patched = Item(item, **{**described, **changes, "attributes": {**known.attributes, **sent}})
+    new = {name: value for name, value in patched.attributes.items() if name in sent}
+    check_item(snapshot, replace(patched, attributes=new, vector=changes.get("vector")))
     return transaction.put_items([patched.record(at)])
 
 

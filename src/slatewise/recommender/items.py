@@ -145,7 +145,7 @@ class ItemSnapshot:
         kept = [record for _, record in fitting]
         is_untrained = [number >= self.untrained.n_trained for number in numbers]
         texts = {number: _text(one) for number, one in zip(numbers, kept, strict=True)}
-        found = [(name, kind_of(value)) for one in kept for name, value in one.attributes.items()]
+        found = [pair for number, one in zip(numbers, kept, strict=True) for pair in self._new_kinds(number, one)]
         kinds = self.kinds | dict(found)
         mixed = {name for name, kind in {*self.kinds.items(), *found} if kinds[name] != kind}
         changed = replace(
@@ -166,6 +166,16 @@ class ItemSnapshot:
 
             vars(changed)["frame"] = changed_frame(self.frame, changed, numbers)
         return changed
+
+    def _new_kinds(self, number: int, record: ItemRecord) -> list[tuple[str, str]]:
+        """Return the attributes that a change of an item gives a new value, with its kind.
+
+        A value that stays decides nothing: the kinds may not depend on which item was changed last.
+        """
+        text = self.attributes[number] if number < len(self.attributes) else ""
+        before = {name: (kind_of(value), value) for name, value in json.loads(text or "{}").items()}
+        now = {name: (kind_of(value), value) for name, value in record.attributes.items()}
+        return [(name, kind) for name, (kind, value) in now.items() if before.get(name) != (kind, value)]
 
     def uses(self, attribute: str, kind: str, without: Iterable[Identifier]) -> bool:
         """Return whether an item other than these has an attribute of a kind; slow."""

@@ -1,6 +1,7 @@
 """Whether a new catalog may replace the one that serves: both predict the latest slates, item by item.
 
-Each prediction is made from what was known about the person before that slate. The log-loss of the two catalogs is
+Each prediction is made from what was known about the person before that slate, by items that both catalogs have: a new
+item of which one catalog expects something wrong would mislead that one alone. The log-loss of the two catalogs is
 compared person by person, everybody counting the same: by the mean, and by the mean over the middle half of people,
 which a minority of robots that the new catalog follows cannot move.
 """
@@ -106,8 +107,10 @@ def compare(
         why = "nobody has reacted lately to a slate with items that both catalogs have"
         none = Estimate(0.0, 0.0, 0.0)
         return Verdict(False, (why,), 0, 0, 0, 0.0, missing, NOTHING, NOTHING, none, none)
+    are_shared = (old >= 0) & (new >= 0)
     clicks = [
-        _clicks(log, numbers, catalog, half_life)[compared] for catalog, numbers in ((serving, old), (candidate, new))
+        _clicks(log, np.where(are_shared, numbers, -1), catalog, half_life)[compared]
+        for catalog, numbers in ((serving, old), (candidate, new))
     ]
     losses = [_log_loss(value, probability) for probability in clicks]
     by_person = _by_person(losses[1] - losses[0], people)
