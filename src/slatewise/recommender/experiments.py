@@ -7,8 +7,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from slatewise.evaluation.sequential import information_needed, radius, tightest_at
+from slatewise.evaluation.sequential import information_needed
 from slatewise.recommender.assignment import EXPERIMENTS, Experiment
+from slatewise.recommender.differences import Group, between
 from slatewise.recommender.types import UNKNOWN, Interval, PolicyResult
 from slatewise.store.protocol import PolicyTotals, Store, StoreUnavailableError, Transaction
 from slatewise.store.records import FitRecord
@@ -106,15 +107,14 @@ def _compared(
     said = replace(result, control=control.policy, effect=effect)
     if result.click_rate.value is None or control.click_rate.value is None:
         return replace(said, verdict="nothing to compare yet")
-    difference = result.click_rate.value - control.click_rate.value
     if min(result.users, control.users) < FEWEST_USERS:
         words = f"too early to tell: {FEWEST_USERS} users of each policy are needed"
-        return replace(said, difference=Interval(difference, None, None), verdict=words)
-    error = math.hypot(*(_click_rate_error(by_name[one.policy]) for one in (result, control)))
-    reach = radius(error, tightest_at(effect))
-    interval = Interval(difference, max(-1.0, difference - reach), min(1.0, difference + reach))
-    missing = max(0.0, information_needed(effect) * error**2 - 1.0) * (result.slates + control.slates)
-    words = _verdict(difference - reach, difference + reach, said, math.ceil(missing))
+        value = result.click_rate.value - control.click_rate.value
+        return replace(said, difference=Interval(value, None, None), verdict=words)
+    found = between(_group(by_name[result.policy]), _group(by_name[control.policy]), effect)
+    interval = Interval(found.value, max(-1.0, found.low), min(1.0, found.high))
+    missing = max(0.0, information_needed(effect) * found.error**2 - 1.0) * (result.slates + control.slates)
+    words = _verdict(found.low, found.high, said, math.ceil(missing))
     return replace(said, difference=interval, slates_needed=math.ceil(missing), verdict=words)
 
 
@@ -135,10 +135,10 @@ def _clicks(totals: PolicyTotals) -> tuple[float, float, float]:
     return totals.clicks, totals.clicks_squared, totals.clicks_shown
 
 
-def _click_rate_error(totals: PolicyTotals) -> float:
-    """Return the standard error of a click rate; never below that of a single click, as if none were luck."""
+def _group(totals: PolicyTotals) -> Group:
+    """Return the clicks of the users of a policy, for comparison with another."""
     squares = residual_squares(_clicks(totals), (totals.shown, totals.shown_squared))
-    return math.sqrt(max(squares, 1.0) * totals.users / (totals.users - 1)) / totals.shown
+    return Group(totals.clicks, totals.shown, squares * totals.users / (totals.users - 1))
 
 
 def ratio_interval(top: tuple[float, float, float], bottom: tuple[float, float], n_users: int) -> Interval:
