@@ -40,6 +40,16 @@ def test_the_code_of_the_pages_runs(page: str, tmp_path: Path, monkeypatch: pyte
         runpy.run_path(str(written(block, tmp_path / "block.py")), run_name="__main__")
 
 
+def test_the_example_of_variety_prints_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the items are not simply those with the best scores."""
+    [block] = [block for block in code_blocks(README) if "diversify" in block]
+    found = runpy.run_path(str(written(block, tmp_path / "block.py")))
+    [printed] = capsys.readouterr().out.splitlines()
+    assert f"print(indices)  # {printed}" in block
+    by_score = sorted(range(len(found["scores"])), key=lambda item: -found["scores"][item])
+    assert set(found["indices"].tolist()) != set(by_score[: len(found["indices"])])
+
+
 def written(text: str, path: Path) -> Path:
     path.write_text(text, encoding="utf-8")
     return path
