@@ -50,6 +50,15 @@ def test_the_example_of_variety_prints_what_it_says(tmp_path: Path, capsys: pyte
     assert set(found["indices"].tolist()) != set(by_score[: len(found["indices"])])
 
 
+def test_the_results_are_their_template_filled() -> None:
+    """What stands between the tables is the same in both files, so that neither is changed without the other."""
+    folder = ROOT / "experiments" / "results"
+    made = (folder / "RESULTS.md").read_text(encoding="utf-8")
+    for part in re.split(r"\{\{\S+\}\}", (folder / "RESULTS.template.md").read_text(encoding="utf-8")):
+        assert part in made
+    assert not re.search(r"catalogue|favourite|linearis", made)
+
+
 def written(text: str, path: Path) -> Path:
     path.write_text(text, encoding="utf-8")
     return path

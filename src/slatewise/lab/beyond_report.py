@@ -31,7 +31,8 @@ def sentences(verdicts: Verdicts, dataset: str, ours: str = OURS) -> tuple[str, 
         found.append(f"At equal diversity, precision along its curve: {count_verdicts(cells)} of {len(cells)}{rest}.")
     if verdicts.paper:
         found.append(
-            f"Against the paper's best published mean of each metric, a constant: {count_verdicts(verdicts.paper)}. "
+            f"Against the paper's best published mean of each metric: {count_verdicts(verdicts.paper)}. That mean is "
+            "taken as exact, though it is one of other splits and its error is not published. "
             "P@10 is the first slate, which shows what is popular, by choice: no policy can be expected to do better."
         )
     found.append(
