@@ -11,7 +11,9 @@ import typer
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.cli import app
 from slatewise.lab.experiment import Arm, Experiment
+from slatewise.lab.tuning import GRIDS
 from slatewise.policies import POLICIES, policy_options
+from slatewise.policies.ials import Ials
 from tests.conftest import ROOT
 from tests.support.command_line import run_here
 
@@ -57,6 +59,13 @@ def test_the_results_are_their_template_filled() -> None:
     for part in re.split(r"\{\{\S+\}\}", (folder / "RESULTS.template.md").read_text(encoding="utf-8")):
         assert part in made
     assert not re.search(r"catalogue|favourite|linearis", made)
+
+
+def test_what_no_grid_holds_is_said_beside_the_results() -> None:
+    """iALS is the rival whose size was never tuned."""
+    made = (ROOT / "experiments" / "results" / "RESULTS.md").read_text(encoding="utf-8")
+    assert "dim" not in GRIDS["ials"]
+    assert f"The number of factors of iALS (`dim`) is in no grid; it is {Ials.dim}." in made
 
 
 def written(text: str, path: Path) -> Path:
