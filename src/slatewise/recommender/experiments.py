@@ -20,6 +20,9 @@ EFFECT = 0.01
 """The difference of click rates that matters, if nothing else is said."""
 FEWEST_USERS = 30
 """Of each policy, before its difference gets an interval: these rest on the central limit theorem."""
+UNDECIDED, TOO_EARLY = "not decided", "too early to tell"
+OPEN = (UNDECIDED, TOO_EARLY)
+STOPPED = f"{UNDECIDED} when it was stopped"
 
 
 def begin_experiment(store: Store, plan: Experiment, now: float, halted: bool | None = None) -> Experiment:
@@ -74,13 +77,16 @@ def compare_in_experiment(
 
 
 def _in_experiment(result: PolicyResult, experiment: Experiment, of_control: int, now: float) -> PolicyResult:
-    """Add when the experiment ran, and how many days more it takes at its pace."""
+    """Add when the experiment ran, and how many days more it takes at its pace, unless it was stopped."""
     started, stopped = experiment.started_at, experiment.stopped_at
-    days, n_slates = ((stopped or now) - (started or now)) / SECONDS_PER_DAY, result.slates + of_control
-    needed = None
+    result = replace(result, experiment=experiment.name, started_at=started, stopped_at=stopped)
+    if stopped is not None:
+        is_open = result.verdict.startswith(OPEN) and result.slates_needed != 0
+        return replace(result, slates_needed=None, verdict=STOPPED if is_open else result.verdict)
+    days, n_slates, needed = (now - (started or now)) / SECONDS_PER_DAY, result.slates + of_control, None
     if result.slates_needed is not None and days > 0.0 and n_slates:
         needed = result.slates_needed * days / n_slates
-    return replace(result, experiment=experiment.name, started_at=started, stopped_at=stopped, days_needed=needed)
+    return replace(result, days_needed=needed)
 
 
 def _result(name: str, share: float, totals: PolicyTotals | None) -> PolicyResult:
@@ -108,7 +114,7 @@ def _compared(
     if result.click_rate.value is None or control.click_rate.value is None:
         return replace(said, verdict="nothing to compare yet")
     if min(result.users, control.users) < FEWEST_USERS:
-        words = f"too early to tell: {FEWEST_USERS} users of each policy are needed"
+        words = f"{TOO_EARLY}: {FEWEST_USERS} users of each policy are needed"
         value = result.click_rate.value - control.click_rate.value
         return replace(said, difference=Interval(value, None, None), verdict=words)
     found = between(_group(by_name[result.policy]), _group(by_name[control.policy]), effect)
@@ -127,8 +133,8 @@ def _verdict(low: float, high: float, result: PolicyResult, missing: int) -> str
     if max(-low, high) < (result.effect or 0.0):
         return f"no difference of {result.effect:g} or more to {result.control}"
     if missing > 0:
-        return f"not decided: about {missing:,} more slates are needed to see a difference of {result.effect:g}"
-    return f"not decided: a difference of {result.effect:g} would probably have been seen by now"
+        return f"{UNDECIDED}: about {missing:,} more slates are needed to see a difference of {result.effect:g}"
+    return f"{UNDECIDED}: a difference of {result.effect:g} would probably have been seen by now"
 
 
 def _clicks(totals: PolicyTotals) -> tuple[float, float, float]:
