@@ -115,7 +115,7 @@ def _rank(largest: int) -> Callable[[Catalog, Dataset], Policy]:
     return lambda catalog, people: Calibrated(_with_taste(catalog, taste.taste_vectors(people, largest)))
 
 
-def _linearised_bpr(catalog: Catalog, _people: Dataset) -> Policy:
+def _linearized_bpr(catalog: Catalog, _people: Dataset) -> Policy:
     vectors = catalog.vectors.astype(np.float64)
     tastes = taste.linearized_taste(vectors, catalog.log_odds, catalog.population_covariance)
     return Calibrated(_with_taste(catalog, tastes))
@@ -127,7 +127,7 @@ VARIANTS: dict[str, Callable[[Catalog, Dataset], Policy]] = {
     "rank 10": _rank(10),
     "rank 25": _rank(25),
     "rank 100": _rank(100),
-    "taste from 20 BPR dimensions, linearised": _linearised_bpr,
+    "taste from 20 BPR dimensions, linearized": _linearized_bpr,
     "noise is the whole variance": lambda catalog, _people: WholeVariance(catalog),
     "no variety": lambda catalog, _people: Calibrated(catalog, diversity=0.0),
     "diversity 0.45": lambda catalog, _people: Calibrated(catalog, diversity=0.45),

@@ -158,7 +158,7 @@ def test_at_equal_diversity_a_rival_is_the_mixture_of_its_neighboring_points() -
 def test_the_report_says_what_was_found() -> None:
     found = verdicts(curves())
     text = " ".join(sentences(found, "ml-100k"))
-    for words in ("Of 10 comparisons", "At equal diversity", "the paper's best", "Holm"):
+    for words in ("Of 10 comparisons", "At equal diversity", "the paper's best", "taken as exact", "Holm"):
         assert words in text
     assert [row[0] for row in verdict_table(found, "x").rows] == ["ease (tuned)", "MMR"]
     assert [row[0] for row in equal_diversity_table(found, "x").rows] == ["ease (tuned)"]

@@ -11,7 +11,9 @@ import typer
 from slatewise.catalog.embeddings import BprSettings
 from slatewise.cli import app
 from slatewise.lab.experiment import Arm, Experiment
+from slatewise.lab.tuning import GRIDS
 from slatewise.policies import POLICIES, policy_options
+from slatewise.policies.ials import Ials
 from tests.conftest import ROOT
 from tests.support.command_line import run_here
 
@@ -38,6 +40,32 @@ def test_the_code_of_the_pages_runs(page: str, tmp_path: Path, monkeypatch: pyte
     assert blocks
     for block in blocks:
         runpy.run_path(str(written(block, tmp_path / "block.py")), run_name="__main__")
+
+
+def test_the_example_of_variety_prints_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the items are not simply those with the best scores."""
+    [block] = [block for block in code_blocks(README) if "diversify" in block]
+    found = runpy.run_path(str(written(block, tmp_path / "block.py")))
+    [printed] = capsys.readouterr().out.splitlines()
+    assert f"print(indices)  # {printed}" in block
+    by_score = sorted(range(len(found["scores"])), key=lambda item: -found["scores"][item])
+    assert set(found["indices"].tolist()) != set(by_score[: len(found["indices"])])
+
+
+def test_the_results_are_their_template_filled() -> None:
+    """What stands between the tables is the same in both files, so that neither is changed without the other."""
+    folder = ROOT / "experiments" / "results"
+    made = (folder / "RESULTS.md").read_text(encoding="utf-8")
+    for part in re.split(r"\{\{\S+\}\}", (folder / "RESULTS.template.md").read_text(encoding="utf-8")):
+        assert part in made
+    assert not re.search(r"catalogue|favourite|linearis", made)
+
+
+def test_what_no_grid_holds_is_said_beside_the_results() -> None:
+    """iALS is the rival whose size was never tuned."""
+    made = (ROOT / "experiments" / "results" / "RESULTS.md").read_text(encoding="utf-8")
+    assert "dim" not in GRIDS["ials"]
+    assert f"The number of factors of iALS (`dim`) is in no grid; it is {Ials.dim}." in made
 
 
 def written(text: str, path: Path) -> Path:

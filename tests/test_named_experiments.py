@@ -1,13 +1,16 @@
 """Named experiments: who takes part, what is counted, and that start, stop and counts survive a restart."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from slatewise.recommender import Experiment, Recommender, RequestError
 from slatewise.recommender.assignment import EXPERIMENTS
+from slatewise.recommender.experiments import compare_in_experiment
 from slatewise.service.settings import load_settings
 from slatewise.store import open_store
+from slatewise.store.records import PolicyTotals
 from tests.support.recommending import Clock, ids, make_catalog
 from tests.support.serving import local, new_slate, small_catalog
 
@@ -91,6 +94,28 @@ def test_an_experiment_is_stopped_and_goes_on_without_a_restart(tmp_path: Path) 
         with pytest.raises(RequestError, match="this service has no named experiment"):
             recommender.switch_experiment("autumn", running=False)
         assert not recommender.follow_experiment()
+
+
+@pytest.mark.parametrize(("n_users", "open_words"), [(10, "too early to tell: 30 users"), (100, "not decided: about ")])
+def test_a_stopped_experiment_asks_for_nothing_more(n_users: int, open_words: str) -> None:
+    """Its verdict is how it ended; a verdict that was reached stays."""
+    plan = Experiment("autumn", control="popular", started_at=1.0)
+    same = [counted(name, n_users, 5) for name in SHARES]
+    running = compare_in_experiment(same, SHARES, plan, 9.0)[0]
+    assert running.verdict.startswith(open_words)
+    stopped = compare_in_experiment(same, SHARES, replace(plan, stopped_at=5.0), 9.0)[0]
+    assert (stopped.verdict, stopped.stopped_at) == ("not decided when it was stopped", 5.0)
+    assert (stopped.slates_needed, stopped.days_needed) == (None, None)
+    better = [counted("dc2b-calibrated", 4_000, 10), counted("popular", 4_000, 5)]
+    ended = compare_in_experiment(better, SHARES, replace(plan, stopped_at=5.0), 9.0)[0]
+    assert ended.verdict == "better than popular"
+
+
+def counted(name: str, n_users: int, clicks: int) -> PolicyTotals:
+    """Users who on average clicked that many of 50 items, with a deviation of 5, in the experiment "autumn"."""
+    shown, total = 50 * n_users, clicks * n_users
+    squares = (2_500.0 * n_users, float((clicks**2 + 25) * n_users), 50.0 * total)
+    return PolicyTotals(f"{name}@autumn", n_users, 5 * n_users, shown, total, 0.0, 0.0, *squares, 0.0, 0.0, 0.0)
 
 
 def test_operators_stop_an_experiment_over_http(tmp_path: Path) -> None:

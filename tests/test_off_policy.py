@@ -380,3 +380,20 @@ def test_the_log_for_other_programs(tmp_path: Path) -> None:
     assert {ids[int(label[0]) - 1] for label in labels} == set(drawn["item"])
     with pytest.raises(SystemExit, match="give --for one of obp, parquet, vw and --to FILE"):
         app(["store", "export", "--store", url, "--for", "csv"], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("program", "words"), [("obp", "`explore_slates`"), ("vw", "`--for parquet`"), ("parquet", "")]
+)
+def test_an_export_without_drawn_slates_says_what_to_do(
+    program: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from slatewise.cli import app
+
+    url = f"sqlite:///{tmp_path}/slates.db"
+    with Recommender(CATALOG, "popular", url) as recommender:
+        recommender.feedback(recommender.recommend("plain", K).slate_id, final=True)
+    app(["store", "export", "--store", url, "--for", program, "--to", f"{tmp_path}/out"], standalone_mode=False)
+    said = capsys.readouterr().err
+    assert words in said
+    assert ("propensities" in said) == (program != "parquet")

@@ -69,7 +69,7 @@ def click_probability(mean: ArrayLike, variance: ArrayLike) -> tuple[Floats, Flo
     """Return mean and standard deviation of the click probability σ(z) for logits z ~ N(mean, variance).
 
     The mean is MacKay's σ(m / √(1 + πv/8)) = p. With s = p(1 − p), the squared deviation is s²v / (1 + sv): the
-    linearised s²v for small v, the variance s of a coin for large v, and within 0.05 of the true deviation between.
+    linearized s²v for small v, the variance s of a coin for large v, and within 0.05 of the true deviation between.
     """
     spread = np.asarray(variance, dtype=np.float64)
     logit = np.asarray(mean, dtype=np.float64) / np.sqrt(1.0 + np.pi * spread / 8.0)

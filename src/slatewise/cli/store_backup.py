@@ -17,6 +17,10 @@ EXPORT_EXAMPLE = "Example: slatewise store export --store sqlite:///slates.db > 
 SQLITE = "sqlite:///"
 SQLITE_HEADER = b"SQLite format 3\0"
 MEGABYTE = 1_000_000
+NOT_DRAWN = (
+    ": no closed slate of the log has propensities, which this format needs; show slates that are drawn "
+    "(`explore_slates`, docs/evaluation.md), or export all slates with `--for parquet`"
+)
 
 
 def backup(
@@ -95,7 +99,8 @@ def _export_table(store: "Store", program: str | None, file: Path | None) -> Non
 
     if program not in FORMATS or file is None:
         raise ValueError(f"give --for one of {', '.join(FORMATS)} and --to FILE")
-    tell(f"{FORMATS[program](shown_items(store), file):,} slates in {file}")
+    n_slates = FORMATS[program](shown_items(store), file)
+    tell(f"{n_slates:,} slates in {file}" + ("" if n_slates or program == "parquet" else NOT_DRAWN))
 
 
 def _restore_sqlite(file: Path, path: Path, is_backup: bool, replace: bool) -> int:

@@ -6,6 +6,7 @@ normal mixture, 1970; asymptotic for means as in Waudby-Smith et al. 2021). ρ o
 """
 
 import math
+from functools import lru_cache
 
 LEVEL = 0.05
 """The probability that the sequence ever leaves out the truth."""
@@ -13,6 +14,7 @@ POWER = 0.8416
 """Standard normal quantile of 80 %."""
 
 
+@lru_cache
 def tightest_at(effect: float) -> float:
     """Return the ρ with which the radius reaches an effect at the least information.
 
@@ -32,6 +34,7 @@ def radius(standard_error: float, mixture: float) -> float:
     return math.sqrt(spread) / information
 
 
+@lru_cache
 def information_needed(effect: float) -> float:
     """Return the information at which a true effect is seen with probability 80 %: radius + 0.84 s = effect."""
     mixture, low, high = tightest_at(effect), 0.0, 1.0 / effect

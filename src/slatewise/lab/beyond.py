@@ -139,7 +139,10 @@ def mixture(people: People, curve: Sequence[str], diversity: float) -> Floats | 
 
 
 def _with_paper(people: People, dataset: str) -> list[Cell]:
-    """Compare our people with the paper's best published mean of each metric, a constant; nothing if it has none."""
+    """Compare our people with the paper's best published mean of each metric; nothing if it has none.
+
+    The mean is taken as exact. It is one of other splits, and the paper does not print its error.
+    """
     column = column_of(dataset)
     if column is None or people.ours != OURS:
         return []

@@ -14,24 +14,25 @@ from slatewise.report.paper import METRIC_TITLES, TABLE_2, TUNED, column_of, pol
 
 OTHER_RULES = ("+mmr", "+dpp", "+xquad", "+calibration")
 NOT_REACHED = "–"
+DIFFERENCE = "Ours minus each rival"
 
 
 def sentences(verdicts: Verdicts, dataset: str, ours: str = OURS) -> tuple[str, ...]:
     """Say what was found: how many cells were won, and against whom any were not."""
+    others = "rival" if ours == OURS else "other arm"
     found = [
-        f"Of {len(verdicts.by_metric)} comparisons of {policy_title(ours)} on {dataset}, with every rival in every "
+        f"Of {len(verdicts.by_metric)} comparisons of {policy_title(ours)} on {dataset}, with every {others} in every "
         f"metric: {count_verdicts(verdicts.by_metric)}."
     ]
     if verdicts.at_equal_diversity:
         cells = verdicts.at_equal_diversity
-        others = [
-            f"{word} {_names(cells, word)}" for word in (TIE, LOST) if any(cell.verdict == word for cell in cells)
-        ]
-        rest = f" ({'; '.join(others)})" if others else ""
+        unwon = [f"{word} {_names(cells, word)}" for word in (TIE, LOST) if any(cell.verdict == word for cell in cells)]
+        rest = f" ({'; '.join(unwon)})" if unwon else ""
         found.append(f"At equal diversity, precision along its curve: {count_verdicts(cells)} of {len(cells)}{rest}.")
     if verdicts.paper:
         found.append(
-            f"Against the paper's best published mean of each metric, a constant: {count_verdicts(verdicts.paper)}. "
+            f"Against the paper's best published mean of each metric: {count_verdicts(verdicts.paper)}. That mean is "
+            "taken as exact, though it is one of other splits and its error is not published. "
             "P@10 is the first slate, which shows what is popular, by choice: no policy can be expected to do better."
         )
     found.append(
@@ -42,7 +43,7 @@ def sentences(verdicts: Verdicts, dataset: str, ours: str = OURS) -> tuple[str, 
 
 
 def _names(cells: Sequence[Cell], verdict: str) -> str:
-    """List the rivals with a verdict, and at which values of our knob."""
+    """List the rivals with a verdict, and at which values of our `diversity`."""
     found: dict[str, list[str]] = {}
     for cell in cells:
         if cell.verdict == verdict:
@@ -71,23 +72,23 @@ def best_table(verdicts: Verdicts, dataset: str) -> Table:
     )
 
 
-def verdict_table(verdicts: Verdicts, dataset: str) -> Table:
+def verdict_table(verdicts: Verdicts, dataset: str, difference: str = DIFFERENCE) -> Table:
     """Format our difference from every rival in every metric, with its verdict."""
     cells = {(cell.rival, cell.metric): cell for cell in verdicts.by_metric}
     rivals = dict.fromkeys(cell.rival for cell in verdicts.by_metric)
     metrics = list(dict.fromkeys(cell.metric for cell in verdicts.by_metric))
     rows = tuple((policy_title(rival), *(_shown(cells[rival, metric]) for metric in metrics)) for rival in rivals)
-    caption = f"Ours minus each rival on {dataset}, and the verdict"
+    caption = f"{difference} on {dataset}, and the verdict"
     return Table("verdicts", caption, ("rival", *map(_title, metrics)), rows)
 
 
-def equal_diversity_table(verdicts: Verdicts, dataset: str) -> Table:
+def equal_diversity_table(verdicts: Verdicts, dataset: str, difference: str = DIFFERENCE) -> Table:
     """Format our difference in P@50 from every curve, at the diversity of each point of ours."""
     cells = {(cell.rival, cell.at): cell for cell in verdicts.at_equal_diversity}
     knobs = sorted({cell.at for cell in verdicts.at_equal_diversity if cell.at is not None})
     rivals = dict.fromkeys(cell.rival for cell in verdicts.at_equal_diversity)
     rows = tuple((policy_title(rival), *(_shown(cells.get((rival, knob))) for knob in knobs)) for rival in rivals)
-    caption = f"Ours minus each rival's precision at equal diversity on {dataset}, by the value of our knob"
+    caption = f"{difference}, precision at equal diversity on {dataset}, by the value of diversity of the first"
     note = f"{NOT_REACHED}: the rival's curve does not reach that diversity."
     return Table("equal-diversity", caption, ("rival", *(f"{knob:g}" for knob in knobs)), rows, (note,))
 

@@ -13,6 +13,11 @@ from slatewise.report import Comparison, Figure, Section, Table
 from slatewise.report.figures import Point, figure_learning_curve, scatter_precision_diversity
 from slatewise.report.paper import METRIC_TITLES
 
+UNTESTED = (
+    "Nothing was tested: that needs two arms or more, `random` not counted, that were shown to the same people and "
+    "showed them equally many items."
+)
+
 
 def metrics_by_user(experiment: Experiment, dataset: Dataset, results: Results) -> pl.DataFrame:
     """Return `metrics.per_user` with the cut-offs that the arms reach."""
@@ -37,12 +42,13 @@ def sections(experiment: Experiment, dataset: Dataset, results: Results) -> tupl
     """Return what was found, the tables and the figures; the first arm is compared with all others."""
     users = metrics_by_user(experiment, dataset, results)
     means, ours = summary(per_split(users)), experiment.arms[0].label
-    tables, prose = [metrics_table(means, f"{experiment.title}, {dataset.name}")], [_best(means)]
-    verdicts = Verdicts.of(People.of(users, ours), dataset.name) if _is_paired(users, ours) else None
-    if verdicts is not None:
-        prose += sentences(verdicts, dataset.name, ours)
-        tables += [verdict_table(verdicts, dataset.name)]
-        tables += [equal_diversity_table(verdicts, dataset.name)] if verdicts.at_equal_diversity else []
+    tables, prose = [metrics_table(means, f"{experiment.title}, {dataset.name}")], [UNTESTED]
+    if _is_paired(users, ours):
+        verdicts, difference = Verdicts.of(People.of(users, ours), dataset.name), f"{ours} minus each other"
+        found, *method = sentences(verdicts, dataset.name, ours)
+        prose = [f"{found} {_highest(verdicts, ours)}", *method]
+        tables += [verdict_table(verdicts, dataset.name, difference)]
+        tables += [equal_diversity_table(verdicts, dataset.name, difference)] if verdicts.at_equal_diversity else []
     return (Section(experiment.title, tuple(prose), tuple(tables), _figures(means, results)),)
 
 
@@ -62,16 +68,15 @@ def _is_paired(users: pl.DataFrame, ours: str) -> bool:
     return len(arms) > 1 and arms.drop("policy").n_unique() == 1 and bool(People.of(users, ours).rivals)
 
 
-def _best(means: pl.DataFrame) -> str:
-    """Say which arm is the most precise and, where diversity is known, which balances both best."""
-    arms = means.filter(~pl.col("policy").str.contains(AT, literal=True))
-    metrics = [precision_columns(means)[-1], *(["f"] if means["f"].null_count() < len(means) else [])]
+def _highest(verdicts: Verdicts, ours: str) -> str:
+    """Say how the first arm compares with the highest of the others, with the test, never by sign alone."""
     words = [
-        f"{row['policy']} has the best {METRIC_TITLES.get(metric, metric.upper())} ({row[metric]:.4f})"
-        for metric in metrics
-        for row in arms.sort(metric, descending=True, nulls_last=True).head(1).to_dicts()
+        f"{METRIC_TITLES.get(row['metric'], row['metric'].replace('p@', 'P@'))} {row['ours']:.4f} against "
+        f"{row['rival_best']:.4f} of {row['rival']} ({row['verdict']}, p = {row['p_holm']:.2g})"
+        for row in verdicts.best
+        if row["metric"] != "diversity"
     ]
-    return f"{' and '.join(words)} of {len(arms)} arms."
+    return f"{ours} against the highest of the others: {'; '.join(words)}."
 
 
 def _figures(means: pl.DataFrame, results: Results) -> tuple[Figure, ...]:

@@ -70,7 +70,7 @@ def _inverse_of_positive_definite(matrix: Floats) -> Floats:
     root, failed = lapack.dpotrf(matrix.T, lower=True, overwrite_a=True)
     inverse, failed_too = lapack.dpotri(root, lower=True, overwrite_c=True)
     if failed or failed_too:
-        raise np.linalg.LinAlgError("co_likes plus regularisation is not positive definite; regularise more")
+        raise np.linalg.LinAlgError("co_likes plus regularisation is not positive definite; raise regularisation")
     for row in range(len(inverse)):
         inverse[row, row + 1 :] = inverse[row + 1 :, row]
     return np.asarray(inverse.T)

@@ -7,8 +7,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from slatewise.evaluation.sequential import information_needed, radius, tightest_at
+from slatewise.evaluation.sequential import information_needed
 from slatewise.recommender.assignment import EXPERIMENTS, Experiment
+from slatewise.recommender.differences import Group, between
 from slatewise.recommender.types import UNKNOWN, Interval, PolicyResult
 from slatewise.store.protocol import PolicyTotals, Store, StoreUnavailableError, Transaction
 from slatewise.store.records import FitRecord
@@ -19,6 +20,9 @@ EFFECT = 0.01
 """The difference of click rates that matters, if nothing else is said."""
 FEWEST_USERS = 30
 """Of each policy, before its difference gets an interval: these rest on the central limit theorem."""
+UNDECIDED, TOO_EARLY = "not decided", "too early to tell"
+OPEN = (UNDECIDED, TOO_EARLY)
+STOPPED = f"{UNDECIDED} when it was stopped"
 
 
 def begin_experiment(store: Store, plan: Experiment, now: float, halted: bool | None = None) -> Experiment:
@@ -73,13 +77,16 @@ def compare_in_experiment(
 
 
 def _in_experiment(result: PolicyResult, experiment: Experiment, of_control: int, now: float) -> PolicyResult:
-    """Add when the experiment ran, and how many days more it takes at its pace."""
+    """Add when the experiment ran, and how many days more it takes at its pace, unless it was stopped."""
     started, stopped = experiment.started_at, experiment.stopped_at
-    days, n_slates = ((stopped or now) - (started or now)) / SECONDS_PER_DAY, result.slates + of_control
-    needed = None
+    result = replace(result, experiment=experiment.name, started_at=started, stopped_at=stopped)
+    if stopped is not None:
+        is_open = result.verdict.startswith(OPEN) and result.slates_needed != 0
+        return replace(result, slates_needed=None, verdict=STOPPED if is_open else result.verdict)
+    days, n_slates, needed = (now - (started or now)) / SECONDS_PER_DAY, result.slates + of_control, None
     if result.slates_needed is not None and days > 0.0 and n_slates:
         needed = result.slates_needed * days / n_slates
-    return replace(result, experiment=experiment.name, started_at=started, stopped_at=stopped, days_needed=needed)
+    return replace(result, days_needed=needed)
 
 
 def _result(name: str, share: float, totals: PolicyTotals | None) -> PolicyResult:
@@ -106,15 +113,14 @@ def _compared(
     said = replace(result, control=control.policy, effect=effect)
     if result.click_rate.value is None or control.click_rate.value is None:
         return replace(said, verdict="nothing to compare yet")
-    difference = result.click_rate.value - control.click_rate.value
     if min(result.users, control.users) < FEWEST_USERS:
-        words = f"too early to tell: {FEWEST_USERS} users of each policy are needed"
-        return replace(said, difference=Interval(difference, None, None), verdict=words)
-    error = math.hypot(*(_click_rate_error(by_name[one.policy]) for one in (result, control)))
-    reach = radius(error, tightest_at(effect))
-    interval = Interval(difference, max(-1.0, difference - reach), min(1.0, difference + reach))
-    missing = max(0.0, information_needed(effect) * error**2 - 1.0) * (result.slates + control.slates)
-    words = _verdict(difference - reach, difference + reach, said, math.ceil(missing))
+        words = f"{TOO_EARLY}: {FEWEST_USERS} users of each policy are needed"
+        value = result.click_rate.value - control.click_rate.value
+        return replace(said, difference=Interval(value, None, None), verdict=words)
+    found = between(_group(by_name[result.policy]), _group(by_name[control.policy]), effect)
+    interval = Interval(found.value, max(-1.0, found.low), min(1.0, found.high))
+    missing = max(0.0, information_needed(effect) * found.error**2 - 1.0) * (result.slates + control.slates)
+    words = _verdict(found.low, found.high, said, math.ceil(missing))
     return replace(said, difference=interval, slates_needed=math.ceil(missing), verdict=words)
 
 
@@ -127,18 +133,18 @@ def _verdict(low: float, high: float, result: PolicyResult, missing: int) -> str
     if max(-low, high) < (result.effect or 0.0):
         return f"no difference of {result.effect:g} or more to {result.control}"
     if missing > 0:
-        return f"not decided: about {missing:,} more slates are needed to see a difference of {result.effect:g}"
-    return f"not decided: a difference of {result.effect:g} would probably have been seen by now"
+        return f"{UNDECIDED}: about {missing:,} more slates are needed to see a difference of {result.effect:g}"
+    return f"{UNDECIDED}: a difference of {result.effect:g} would probably have been seen by now"
 
 
 def _clicks(totals: PolicyTotals) -> tuple[float, float, float]:
     return totals.clicks, totals.clicks_squared, totals.clicks_shown
 
 
-def _click_rate_error(totals: PolicyTotals) -> float:
-    """Return the standard error of a click rate; never below that of a single click, as if none were luck."""
+def _group(totals: PolicyTotals) -> Group:
+    """Return the clicks of the users of a policy, for comparison with another."""
     squares = residual_squares(_clicks(totals), (totals.shown, totals.shown_squared))
-    return math.sqrt(max(squares, 1.0) * totals.users / (totals.users - 1)) / totals.shown
+    return Group(totals.clicks, totals.shown, squares * totals.users / (totals.users - 1))
 
 
 def ratio_interval(top: tuple[float, float, float], bottom: tuple[float, float], n_users: int) -> Interval:

@@ -400,7 +400,8 @@ class PolicyResult:
     control, the policy with the largest share; its interval holds at all times at once, so it may be looked at any
     time. slates_needed: about how many more slates of both until a difference of `effect` would be seen with
     probability 80 %; verdict: what may be concluded now, in words. Of a named experiment only what happened since its
-    start counts, the control is the one it names, and days_needed says how long that many slates take at its pace.
+    start counts, the control is the one it names, and days_needed says how long that many slates take at its pace;
+    once it is stopped, nothing more is needed.
     """
 
     policy: str
