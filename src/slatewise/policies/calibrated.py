@@ -278,9 +278,8 @@ class Calibrated:
         if self.current.mean is not self.rates:
             known = Rates.of(catalog)
             means = with_rows(self.current.mean, n_items, changed, known.mean[changed])
-            tables["current"] = Rates(
-                means, with_rows(self.current.strength, n_items, changed, known.strength[changed])
-            )
+            strengths = with_rows(self.current.strength, n_items, changed, known.strength[changed])
+            tables["current"] = Rates(means, strengths, self.current.level)
         tables["features"] = (
             other.vectors
             if self.features is self.vectors
