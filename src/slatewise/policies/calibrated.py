@@ -141,7 +141,7 @@ class Calibrated:
     @cached_property
     def features(self) -> Vectors:
         """The t_i that slates are chosen by, with directions to draw rates in if they are explored."""
-        return self._features(slice(None))
+        return shared(self._features(slice(None)))
 
     def _features(self, rows: slice | Integers) -> Vectors:
         """Return the features of some items.
