@@ -5,6 +5,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog import mapped_arrays as module
 from slatewise.catalog.mapped_arrays import DTYPES, is_mapped, map_arrays, share_through, shared
 from slatewise.catalog.model_files import write_arrays, write_manifest
+from slatewise.policies.calibrated import Calibrated
 from tests.support.recommending import make_catalog
 
 LARGE = np.arange(1 << 19, dtype=np.float32).reshape(-1, 8)
@@ -103,6 +105,18 @@ def test_without_room_or_a_directory_arrays_stay_where_they_are(
     share_through(None)
     assert not is_mapped(shared(LARGE))
     assert not list(directory.iterdir())
+
+
+@pytest.mark.usefixtures("directory")
+@pytest.mark.parametrize("explore", [0.0, 0.5])
+def test_what_slates_are_chosen_by_is_held_once(explore: float) -> None:
+    """In memory that all processes share; before, directions to draw rates in were also held by each for itself."""
+    policy = Calibrated(random_tastes(20_000), explore=explore)
+    assert is_mapped(policy.items.features)
+    assert np.shares_memory(policy.features, policy.items.features)
+    learned = policy.with_rates(replace(policy.current, mean=0.9 * policy.current.mean))
+    assert np.shares_memory(learned.features, learned.items.features)
+    assert is_mapped(learned.features)
 
 
 def ask(process: "subprocess.Popen[str]") -> str:

@@ -47,10 +47,18 @@ class RateEvidence:
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """Beta(s·μ, s·(1 − μ)) about each item: mean μ and strength s (n_items,), in observations."""
+    """Beta(s·μ, s·(1 − μ)) about each item: mean μ and strength s (n_items,), in observations.
+
+    These are shares of likes, as training counted them, by which slates are chosen. A like is clicked c times as often
+    as that, the `level`; shares of clicks, which people are told, are c·μ, known as well as from s / c observations.
+    Where few likes are clicked, an item may be clicked more often than c: `beyond` (n_items,), if there is one, is what
+    its μ lacks, being kept below 1.
+    """
 
     mean: Floats
     strength: Floats
+    level: float = 1.0
+    beyond: Floats | None = None
 
     @classmethod
     def of(cls, catalog: Catalog) -> "Rates":
@@ -64,9 +72,27 @@ class Rates:
         deviation.flags.writeable = False
         return deviation
 
+    def as_clicks(self, likes: Floats, items: int | slice | Integers) -> Floats:
+        """Return the probability of a click on each of some items, by that of a like (or an array of each)."""
+        more = 0.0 if self.beyond is None else self.beyond[items]
+        return np.asarray(np.minimum(self.level * (likes + more), 1.0))
+
+    @property
+    def shares(self) -> Floats:
+        """The share of those who see each item that clicks it."""
+        return self.as_clicks(self.mean, slice(None))
+
+    def clicks(self, item: int) -> tuple[float, float]:
+        """Return the share of those who see an item that clicks it, and how many observations that is worth."""
+        return float(self.as_clicks(self.mean[item], item)), float(self.strength[item]) / self.level
+
+    def beyond_of(self, item: int) -> float:
+        """Return what the mean of an item lacks."""
+        return 0.0 if self.beyond is None else float(self.beyond[item])
+
     def interval(self, item: int) -> tuple[float, float]:
-        """Return where the rate of an item lies with 95 %, by the interval of Wilson, which stays within 0 to 1."""
-        mean, strength, squared = float(self.mean[item]), float(self.strength[item]), NORMAL_95**2
+        """Return where the share of clicks lies with 95 %, by the interval of Wilson, which stays within 0 to 1."""
+        (mean, strength), squared = self.clicks(item), NORMAL_95**2
         center = (mean + 0.5 * squared / strength) / (1.0 + squared / strength)
         half = NORMAL_95 * np.sqrt(mean * (1.0 - mean) / strength + 0.25 * squared / strength**2)
         half /= 1.0 + squared / strength
@@ -81,7 +107,9 @@ class Rates:
         level = click_level(self, evidence)
         strength = self.strength + level * evidence.seen
         likes = self.strength * self.mean + evidence.clicked - level * evidence.explained
-        return Rates(np.clip(likes / strength, LEAST_RATE, 1.0 - LEAST_RATE), strength)
+        shares = likes / strength
+        mean = np.clip(shares, LEAST_RATE, 1.0 - LEAST_RATE)
+        return Rates(mean, strength, level, np.maximum(shares - mean, 0.0))
 
     def after_unknown(self, evidence: RateEvidence) -> "Rates":
         """Return the beliefs after evidence where nothing was known before: μ₀ is the mean rate of all items seen."""
@@ -95,7 +123,10 @@ class Rates:
 
 
 def click_level(rates: Rates, evidence: RateEvidence) -> float:
-    """Return how much was clicked over how much was expected; items count as far as they were known."""
+    """Return how much was clicked over how much was expected; items count as far as they were known.
+
+    Both begin at LEVEL_PRIOR, as if so many clicks had been expected and made, so that a few skips say little.
+    """
     known = rates.strength / (rates.strength + np.maximum(evidence.seen, 0.0))
     expected = float((known * (evidence.seen * rates.mean + evidence.explained)).sum())
     clicked = float((known * evidence.clicked).sum())

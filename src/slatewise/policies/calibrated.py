@@ -141,7 +141,7 @@ class Calibrated:
     @cached_property
     def features(self) -> Vectors:
         """The t_i that slates are chosen by, with directions to draw rates in if they are explored."""
-        return self._features(slice(None))
+        return shared(self._features(slice(None)))
 
     def _features(self, rows: slice | Integers) -> Vectors:
         """Return the features of some items.
@@ -278,9 +278,8 @@ class Calibrated:
         if self.current.mean is not self.rates:
             known = Rates.of(catalog)
             means = with_rows(self.current.mean, n_items, changed, known.mean[changed])
-            tables["current"] = Rates(
-                means, with_rows(self.current.strength, n_items, changed, known.strength[changed])
-            )
+            strengths = with_rows(self.current.strength, n_items, changed, known.strength[changed])
+            tables["current"] = Rates(means, strengths, self.current.level)
         tables["features"] = (
             other.vectors
             if self.features is self.vectors

@@ -1147,7 +1147,7 @@ class Recommender:
         return self._rates.rebuild(self._serving.served, self._serving.clock())
 
     def rate(self, item: ItemId) -> Rate:
-        """Return what share of all people is believed to like an item, with its interval.
+        """Return what share of all people is believed to click an item that they see, with its interval.
 
         Parameters
         ----------

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slatewise.belief.rates import Rates
 from slatewise.plurals import counted
 from slatewise.policies import Available, Policy, Slates, State
 from slatewise.randomness import Streams
@@ -32,6 +33,7 @@ from slatewise.recommender.types import UnmetRule
 if TYPE_CHECKING:
     from slatewise.recommender.item_attributes import ItemAttributes
 
+Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 Select = Callable[[Available, int], Slates]
@@ -58,7 +60,7 @@ def select_by_rules(
     (state, random), rules = known, question.rules
     unmet: tuple[UnmetRule, ...] = ()
     if rules.min_probability is not None and hasattr(policy, "probabilities"):
-        is_probable = policy.probabilities(state)[0] >= rules.min_probability
+        is_probable = question.clicks(policy.probabilities(state)[0], slice(None)) >= rules.min_probability
         question = replace(question, available=_only(question.available, is_probable, ()))
     if rules.boost and hasattr(policy, "with_boost"):
         policy = policy.with_boost(attributes.factors(rules.boost))
@@ -72,12 +74,20 @@ def select_by_rules(
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked for: k of the available items, by rules; `pinned` are the numbers of the pins, or in NOT_PINNED."""
+    """What is asked for: k of the available items, by rules; `pinned` are the numbers of the pins, or in NOT_PINNED.
+
+    rates: what makes probabilities of clicks, which min_probability is about, of those that the policy chooses by.
+    """
 
     available: Available
     k: int
     rules: SlateRules
     pinned: tuple[int, ...] = ()
+    rates: Rates | None = None
+
+    def clicks(self, likes: Floats, items: Integers | slice) -> Floats:
+        """Return the probability of a click on each of some items, by what the policy says of them."""
+        return likes if self.rates is None else self.rates.as_clicks(likes, items)
 
 
 def choose_by_rules(
@@ -89,7 +99,7 @@ def choose_by_rules(
     pinned = [number for _, number in pins]
     available = without(question.available, pinned)
     limits = Limits(question.rules, attributes, tuple(pinned))
-    slates = _above_lowest(select, available, question.k - len(pinned), limits)
+    slates = _above_lowest(select, replace(question, available=available, k=question.k - len(pinned)), limits)
     if pins:
         slates = _with_pins(slates, _in_order(select, available.n_items, pinned), [place for place, _ in pins])
     return slates, (*_unmet_pins(question, pinned), *limits.unmet(slates))
@@ -156,12 +166,14 @@ class Limits:
         return int(is_met[[*self.pinned, *chosen]].sum())
 
 
-def _above_lowest(select: Select, available: Available, k: int, limits: Limits) -> Slates:
+def _above_lowest(select: Select, question: Question, limits: Limits) -> Slates:
     """Choose within the limits, and leave out what is below min_probability."""
-    slates, lowest = _within_limits(select, available, k, limits), limits.rules.min_probability
+    slates = _within_limits(select, question.available, question.k, limits)
+    lowest = question.rules.min_probability
     if lowest is None or np.isnan(slates.probability).any():
         return slates
-    return _taken(slates, np.flatnonzero(slates.probability[0] >= lowest - ROUNDING))
+    probability = question.clicks(slates.probability[0], slates.items[0])
+    return _taken(slates, np.flatnonzero(probability >= lowest - ROUNDING))
 
 
 def _within_limits(select: Select, available: Available, k: int, limits: Limits) -> Slates:

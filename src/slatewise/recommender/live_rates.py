@@ -29,6 +29,8 @@ SHARDS = 16
 PER_WRITE = 500
 NOTICED, GROWN = 0.25, 1.25
 """A rate is published if it moved by so many of its deviations, or if it became so many times as certain."""
+LEVEL_NOTICED = 0.02
+"""The level of clicks is published with every rate, and by itself if it moved by this share."""
 KEPT_IN_MEMORY = 10_000
 
 
@@ -182,15 +184,17 @@ class LiveRates:
         evidence = self._everyone(served)
         learned, before = learned_rates(served, evidence), served.rates
         seen = np.union1d(np.flatnonzero(evidence.seen), served.numbers(self._published.rates))
-        moved = _moved(seen, before, learned)
-        if not len(moved):
+        moved, told = _moved(seen, before, learned), _moved_beyond(before, learned)
+        is_level_kept = abs(learned.level - before.level) <= LEVEL_NOTICED * before.level
+        if is_level_kept and not len(moved) and not len(told):
             return
         rows = [
             [served.label(item)[0], float(learned.mean[item]), float(learned.strength[item])] for item in moved.tolist()
         ]
+        beyond = [[served.label(item)[0], learned.beyond_of(item)] for item in told.tolist()]
         least = int(learned.strength.argmin())
         unseen = (float(learned.mean[least]), float(learned.strength[least])) if served.catalog.knows_nothing else None
-        content = {"unseen": unseen, "rates": rows}
+        content = {"unseen": unseen, "level": learned.level, "rates": rows, "beyond": beyond}
         if not publish(self._store, served.digest, self._published.version + 1, content, now):
             self._evidence = None  # others have learned something, too
 
@@ -221,3 +225,13 @@ def _moved(seen: NDArray[np.int64], before: Rates, now: Rates) -> NDArray[np.int
     is_grown = (now.strength > GROWN * before.strength) | (before.strength > GROWN * now.strength)
     items = seen[seen >= 0]
     return items[(is_moved | is_grown)[items]]
+
+
+def _moved_beyond(before: Rates, now: Rates) -> NDArray[np.int64]:
+    """Return which of the items that are clicked more often than the level moved noticeably in what is told of them."""
+    is_beyond = np.zeros(len(now.mean), dtype=np.bool_)
+    for rates in (before, now):
+        is_beyond |= False if rates.beyond is None else rates.beyond > 0.0
+    shares = now.shares
+    deviation = np.sqrt(shares * (1.0 - shares) * now.level / now.strength)
+    return np.flatnonzero(is_beyond & (np.abs(shares - before.shares) > NOTICED * deviation))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slatewise.belief.rates import Rates
 from slatewise.recommender.served_catalog import ServedCatalog
@@ -32,11 +33,17 @@ Snapshot = tuple[int, int]
 
 @dataclass(frozen=True)
 class PublishedRates:
-    """The rates in force, mean and strength: of items that have been seen, and of all others if nothing was known."""
+    """The rates in force, mean and strength: of items that have been seen, and of all others if nothing was known.
+
+    level: how often a like is clicked, and beyond: what the means of some items lack (`Rates`). In what was published
+    before there were levels, the level is 1.
+    """
 
     version: int = 0
     unseen: tuple[float, float] | None = None
     rates: Mapping[ItemId, tuple[float, float]] = field(default_factory=dict)
+    level: float = 1.0
+    beyond: Mapping[ItemId, float] = field(default_factory=dict)
 
     def on(self, served: ServedCatalog) -> Rates | None:
         """Return the rates of the items of a catalog; None before anything was published."""
@@ -48,22 +55,34 @@ class PublishedRates:
             mean[:], strength[:] = self.unseen
         values = np.array([*self.rates.values()]).reshape(-1, 2)
         mean[numbers[numbers >= 0]], strength[numbers[numbers >= 0]] = values[numbers >= 0].T
-        return Rates(mean, strength)
+        return Rates(mean, strength, self.level, self._beyond(served))
 
     def after(self, fits: Sequence[FitRecord]) -> "PublishedRates":
         """Return the rates after more publications."""
         if not fits:
             return self
-        rates = dict(self.rates)
+        rates, beyond = dict(self.rates), dict(self.beyond)
         for fit in fits:
             rates.update((item, (mean, strength)) for item, mean, strength in fit.content["rates"])
-        return PublishedRates(self.version + len(fits), fits[-1].content["unseen"], rates)
+            beyond.update(fit.content.get("beyond", ()))
+        last = fits[-1].content
+        return PublishedRates(self.version + len(fits), last["unseen"], rates, last.get("level", 1.0), beyond)
+
+    def _beyond(self, served: ServedCatalog) -> NDArray[np.float64] | None:
+        if not any(self.beyond.values()):
+            return None
+        numbers, beyond = served.numbers(self.beyond), np.zeros(served.n_items)
+        beyond[numbers[numbers >= 0]] = np.array([*self.beyond.values()])[numbers >= 0]
+        return beyond
 
     def parts(self) -> Iterator[dict[str, object]]:
         """Yield the content of the rows of a snapshot."""
-        rows = [[item, *values] for item, values in self.rates.items()]
-        for start in range(0, max(len(rows), 1), PER_PART):
-            yield {"unseen": self.unseen, "rates": rows[start : start + PER_PART]}
+        items = [*self.rates]
+        for start in range(0, max(len(items), 1), PER_PART):
+            part = items[start : start + PER_PART]
+            rates = [[item, *self.rates[item]] for item in part]
+            beyond = [[item, self.beyond[item]] for item in part if self.beyond.get(item)]
+            yield {"unseen": self.unseen, "level": self.level, "rates": rates, "beyond": beyond}
 
 
 @dataclass(frozen=True)

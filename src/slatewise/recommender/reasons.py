@@ -16,12 +16,13 @@ The score of an item before variety is the sum of three terms (`policies.protoco
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slatewise import belief
+from slatewise.belief.rates import Rates
 from slatewise.catalog import Catalog
 from slatewise.compiled import compiled
 from slatewise.evidence import Evidence
@@ -29,7 +30,7 @@ from slatewise.policies import Policy, Slates, State
 from slatewise.policies.baselines import EpsilonGreedy, Random
 from slatewise.policies.protocol import ExplainablePolicy, ScoreTerms, explainable
 from slatewise.randomness import Streams
-from slatewise.recommender.served_catalog import Integers, ServedCatalog
+from slatewise.recommender.served_catalog import PROBABILITY_DIGITS, Integers, ServedCatalog
 from slatewise.recommender.types import (
     ASKED,
     BOOSTED,
@@ -47,7 +48,7 @@ from slatewise.store.records import ItemId
 
 Floats = NDArray[np.float64]
 
-DIGITS = 7
+DIGITS = PROBABILITY_DIGITS
 """Decimal places of what is said and logged about each item of a slate."""
 LEAST_SHARE = 0.1
 """The part of a score that a term must make to be the reason."""
@@ -97,6 +98,14 @@ def describe(served: ServedCatalog, chosen: Slates, choosing: Choosing) -> tuple
         reasoned = (probability, deviation or None, gain or 0.0, reason, because, because_title, distance)
         items.append(SlateItem(item, title, categories, *reasoned))
     return tuple(items), variety
+
+
+def as_clicks(chosen: Slates, rates: Rates | None) -> Slates:
+    """Return a slate that says how probable clicks are instead of likes; the same if the policy knows no rates."""
+    if rates is None or rates.level == 1.0:
+        return chosen
+    probability = rates.as_clicks(chosen.probability, chosen.items)
+    return replace(chosen, probability=probability, deviation=rates.level * chosen.deviation)
 
 
 def distances_of(catalog: Catalog, numbers: Integers) -> tuple[Floats, float | None]:

@@ -9,7 +9,6 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from itertools import count
 from numbers import Real
 from typing import Any, Self
@@ -32,7 +31,7 @@ from slatewise.recommender.profile import (
     learn_everything,
     learn_late,
 )
-from slatewise.recommender.reasons import Choosing, describe
+from slatewise.recommender.reasons import Choosing, as_clicks, describe
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
 from slatewise.recommender.shadow import choose_as_shadow
 from slatewise.recommender.slate_rules import NO_RULES, SlateRules
@@ -58,6 +57,16 @@ OWNING = ("purchase", "owned")
 """The kinds of events after which an item is owned."""
 CLOCK_STEP = 1e-6
 """Seconds between two writes about a user, at least."""
+
+Chosen = tuple[
+    Integers,
+    tuple[SlateItem, ...],
+    float | None,
+    tuple[UnmetRule, ...],
+    tuple[float, ...] | None,
+    list[float] | None,
+]
+"""What `choose_items` returns."""
 
 
 @dataclass(frozen=True)
@@ -186,8 +195,9 @@ class Draft:
     """A slate that was chosen at a time but not recorded yet, and what else recording it changes.
 
     closed: the user's slates that it closes, with what was said about them; withdrawn: the slate that it replaces;
-    propensities: of its items, given those before each, if they were drawn. The version of the profile is the oldest
-    that any of this was read from.
+    propensities: of its items, given those before each, if they were drawn; explained: what taste adds to the rates of
+    its items, None if the policy knows no rates. The version of the profile is the oldest that any of this was read
+    from.
     """
 
     request: SlateRequest
@@ -200,13 +210,9 @@ class Draft:
     variety: float | None
     unmet: tuple[UnmetRule, ...]
     propensities: tuple[float, ...] | None
+    explained: list[float] | None
     at: float
     shadow: Choice | None = None
-
-    @cached_property
-    def explained(self) -> list[float] | None:
-        """What taste adds to the rates of the items; None if the policy knows no rates."""
-        return self.profile.policy.explained(self.numbers, (item.probability for item in self.items))
 
     def choice(self, seed: int) -> Choice:
         """Return how the slate was chosen: what is needed to choose it again, and to return it again."""
@@ -271,10 +277,11 @@ def _shadow(
 
 def choose_items(
     served: ServedCatalog, profile: UserProfile, request: SlateRequest, random: Streams, now: float
-) -> tuple[Integers, tuple[SlateItem, ...], float | None, tuple[UnmetRule, ...], tuple[float, ...] | None]:
+) -> Chosen:
     """Choose a slate for a user without open slates.
 
-    Return the numbers of its items, the items, its variety, the rules that it does not meet, and propensities.
+    Return the numbers of its items, the items, its variety, the rules that it does not meet, propensities, and what
+    taste adds to the rates of its items. Slates are chosen by probabilities of likes and say those of clicks.
     """
     served_policy, learned = profile.policy, learn_everything(profile)
     unmet: tuple[UnmetRule, ...] = ()
@@ -282,7 +289,8 @@ def choose_items(
     if request.rules is NO_RULES:
         chosen = policy.select(state, available, request.k, random)
     else:
-        question = Question(available, request.k, request.rules, pinned_items(served, never, request))
+        pinned = pinned_items(served, never, request)
+        question = Question(available, request.k, request.rules, pinned, served_policy.rates)
         chosen, unmet = select_by_rules(policy, (state, random), question, served.attributes)
     numbers = chosen.items[0][chosen.items[0] >= 0]
     if not len(numbers):
@@ -291,7 +299,9 @@ def choose_items(
     directions = served_policy.directions if len(wishes) else None
     said = (likes_at(served_policy, learned, now), wishes, directions)
     choosing = Choosing(policy, state, random, *said, *_by_rules(served, request, numbers))
-    return numbers, *describe(served, chosen, choosing), unmet, _propensities(chosen, request.rules)
+    items, variety = describe(served, as_clicks(chosen, served_policy.rates), choosing)
+    explained = served_policy.explained(numbers, chosen.probability[0, : len(numbers)])
+    return numbers, items, variety, unmet, _propensities(chosen, request.rules), explained
 
 
 def situation(

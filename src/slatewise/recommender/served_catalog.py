@@ -35,13 +35,14 @@ from slatewise.store.records import ItemId
 if TYPE_CHECKING:
     from slatewise.recommender.item_attributes import ItemAttributes
 
+Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 LABELS_CACHED = 20_000
 SHADOW = "(shadow)"
 """Where the shadow is kept among the policies, so that it follows the rates of items."""
 POPULAR_SHARE = 0.1
-EXPLAINED_DIGITS = 4
+PROBABILITY_DIGITS, EXPLAINED_DIGITS = 7, 4
 NOBODY = user_keys([""])
 """Seeds the random numbers of slates that are not for anybody."""
 
@@ -119,13 +120,21 @@ class ServedPolicy:
             return None
         return self._with_policy(policy.with_approximate(0.0), self.version)
 
-    def explained(self, numbers: Integers, probabilities: Iterable[float | None]) -> list[float] | None:
-        """Return what taste adds to the rates of chosen items; None if the policy knows no rates."""
+    @property
+    def rates(self) -> Rates | None:
+        """The rates that the policy chooses by; None if it knows none."""
         rates = getattr(self.policy, "current", None)
-        if not isinstance(rates, Rates):
+        return rates if isinstance(rates, Rates) else None
+
+    def explained(self, numbers: Integers, probabilities: Floats) -> list[float] | None:
+        """Return what taste adds to the rates of chosen items, by the policy's own probabilities of likes (k,).
+
+        None if the policy knows no rates.
+        """
+        if self.rates is None:
             return None
-        known = np.array([probability or 0.0 for probability in probabilities])
-        explained: list[float] = (known - rates.mean[numbers]).round(EXPLAINED_DIGITS).tolist()
+        known = np.where(np.isfinite(probabilities), probabilities, 0.0).round(PROBABILITY_DIGITS)
+        explained: list[float] = (known - self.rates.mean[numbers]).round(EXPLAINED_DIGITS).tolist()
         return explained
 
     @cached_property
@@ -215,14 +224,15 @@ class ServedCatalog:
         return self._rates[0] or Rates.of(self.catalog)
 
     def rate(self, item: ItemId) -> Rate | None:
-        """Return what is believed about how many people like an item; None if it is not in the catalog."""
+        """Return what is believed about how many people click an item; None if it is not in the catalog."""
         number = int(self.numbers([item])[0])
         return None if number < 0 else self.rate_of(number, self.rates)
 
     @staticmethod
     def rate_of(number: int, rates: Rates) -> Rate:
         """Return one of these rates, with its interval."""
-        return Rate(float(rates.mean[number]), *rates.interval(number), float(rates.strength[number]))
+        share, observations = rates.clicks(number)
+        return Rate(share, *rates.interval(number), observations)
 
     def use_rates(self, rates: Rates | None, version: int) -> None:
         """Choose by published rates from now on; slates that are being chosen keep theirs."""

@@ -147,9 +147,9 @@ class UnmetRule:
 
 @dataclass(frozen=True)
 class Rate:
-    """The share of all people that is believed to like an item, with its 95 % interval.
+    """The share of all people that is believed to click an item that they see, with its 95 % interval.
 
-    seen: how many people that belief is worth, those of the training and those since; few for a new item.
+    seen: how many people who saw the item that belief is worth, by the training and since; few for a new item.
 
     Examples
     --------
@@ -179,7 +179,7 @@ class ItemDetails:
     """What is known about an item: by training, or by what the shop said since.
 
     trained: whether the catalog was trained on it; updated_at: when the shop last changed it, None if it never did;
-    rate: how many people like it, None if slates cannot hold it.
+    rate: how many people click it who see it, None if slates cannot hold it.
 
     Examples
     --------
