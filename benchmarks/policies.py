@@ -14,7 +14,7 @@ from slatewise.policies import Available, Policy, make_policy
 from slatewise.recommender.item_attributes import ItemAttributes
 
 DIM = 20
-FILTERS = {f"{share} % filtered": f"price < {share / 100}" for share in (1, 10, 50, 90, 99)}
+FILTERS = {f"{share} % filtered": f"price < {share / 100}" for share in (1, 2, 3, 5, 10, 50, 90, 99)}
 """Conditions, by the share of all items that meet them."""
 UPDATES = {"update": "dc2b-calibrated", "update_dc2b": "dc2b"}
 
