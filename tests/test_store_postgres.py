@@ -7,6 +7,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from slatewise.store import StoreError, StoreFullError, StoreUnavailableError, migrations, open_store
 from slatewise.store.postgres import PostgresStore
+from slatewise.store.postgres_writer import N_WRITERS
 from slatewise.store.protocol import BeliefRecord, Transaction, UserRecord
 from slatewise.store.sql import SqlTransaction
 from tests.conftest import ROOT, missing
@@ -154,6 +156,44 @@ def test_works_that_block_each_other_are_run_again(store: PostgresStore, another
         future.result(timeout=30)
     assert [store.read(methodcaller("lock", user)).n_slates for user in "uv"] == [2, 2]
     assert len(runs) > 2
+
+
+def test_works_of_one_transaction_that_wait_for_each_other_are_run_again(store: PostgresStore) -> None:
+    """One of them locks its users against the order, as feedback may whose slate was merged into another user."""
+    may_go_on = threading.Event()
+    runs: list[str] = []
+
+    def blocking(has_begun: threading.Event) -> Callable[[Transaction], None]:
+        def work(_: Transaction) -> None:
+            has_begun.set()
+            may_go_on.wait(timeout=30)
+
+        return work
+
+    def crossing(*users: str) -> Callable[[Transaction], list[UserRecord]]:
+        def work(t: Transaction) -> list[UserRecord]:
+            runs.append(users[0])
+            return [t.lock(user) for user in users]
+
+        return work
+
+    def long(t: Transaction) -> None:
+        runs.append("u")
+        one_more("u")(t)
+        for _ in range(5):
+            t.slate("unknown")
+
+    futures: list[Future[Any]] = []
+    for _ in range(N_WRITERS):
+        has_begun = threading.Event()
+        futures.append(store.write(blocking(has_begun)))
+        assert has_begun.wait(timeout=30)
+    futures += [store.write(crossing("v", "u")), store.write(long)]
+    may_go_on.set()
+    for future in futures:
+        future.result(timeout=30)
+    assert runs == ["v", "u", "v", "u"]
+    assert store.read(methodcaller("lock", "u")).n_slates == 1
 
 
 def test_a_connection_that_breaks_is_replaced(store: PostgresStore) -> None:

@@ -11,7 +11,7 @@ import psycopg
 
 from slatewise.store import statements
 from slatewise.store.postgres_connection import translated
-from slatewise.store.postgres_errors import UserLockedError, explained, is_outcome_unknown
+from slatewise.store.postgres_errors import RetryError, UserLockedError, explained, is_outcome_unknown
 from slatewise.store.postgres_session import Session, Statement
 from slatewise.store.postgres_transaction import PostgresTransaction
 from slatewise.store.protocol import StoreError, StoreUncertainError
@@ -216,27 +216,31 @@ class _Task:
     def _wait_for_turn(self, user: str) -> bool:
         """Let the jobs of this batch that locked the same user before come to their end; return whether there was none.
 
-        What was read before they ended may be out of date.
+        What was read before they ended may be out of date. A job that finds its slate with another user, because they
+        were merged, may lock users in any order; then each job gets a transaction of its own.
         """
         current, owners = greenlet.getcurrent(), self._batch.owners
         is_first = user not in owners
         while not (owner := owners.setdefault(user, current)).dead and owner is not current:
             if any(locked > user for locked in self._locked):
-                raise StoreError("a job must lock its users in the order of their ids")
+                raise RetryError("two jobs of one transaction wait for each other")
             self._batch.hub.switch()
         owners[user] = current
         return is_first
 
 
 def _attempt(transaction: SqlTransaction, job: Run) -> Outcome:
-    """Run a job; one that fails before it has written anything, and not by the database, harms no other."""
+    """Run a job; one that fails before it has written anything, and not by the database, harms no other.
+
+    If it has to be run again, the others are as well.
+    """
     try:
         result = job(transaction)
         transaction.finish()
     except greenlet.GreenletExit:
         raise
     except BaseException as error:
-        if transaction.has_written or isinstance(error.__cause__, psycopg.Error):
+        if transaction.has_written or isinstance(error, RetryError) or isinstance(error.__cause__, psycopg.Error):
             raise
         return Outcome(error=error)
     return Outcome(result, has_written=transaction.has_written)
