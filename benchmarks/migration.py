@@ -2,6 +2,7 @@
 
 `python -m benchmarks.migration --rows 10000000` fills tables of version 1 on a throw-away PostgreSQL server (a tenth of
 the rows are users, the rest slates and answers), lets one writer go on as a worker of version 1 does, and migrates.
+Then it divides the tables into hash partitions, as `slatewise store partition` does, while nobody writes.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import psycopg
 from benchmarks.people import drop_indexes
 from slatewise.store import open_store
 from slatewise.store.migrations import MIGRATIONS
+from slatewise.store.postgres_partitions import partition_tables
 from tests.support.postgres import throw_away_server
 
 TABLES = ("users", "slates", "answers", "counts")
@@ -54,8 +56,8 @@ def write_until(halt: threading.Event, url: str, waits: list[float]) -> None:
             waits.append(time.monotonic() - started)
 
 
-def measure(url: str, n_rows: int) -> dict[str, Any]:
-    """Fill, migrate while somebody writes, and return what it took."""
+def measure(url: str, n_rows: int, n_partitions: int = 16) -> dict[str, Any]:
+    """Fill, migrate while somebody writes, partition, and return what it took."""
     started, waits, halt = time.monotonic(), list[float](), threading.Event()
     fill(url, n_rows)
     filled = time.monotonic()
@@ -66,6 +68,9 @@ def measure(url: str, n_rows: int) -> dict[str, Any]:
     halt.set()
     writer.join()
     ordered = sorted(waits)
+    joined = time.monotonic()
+    partition_tables(url, n_partitions)
+    partitioned = time.monotonic()
     return {
         "rows": n_rows,
         "fill_seconds": round(filled - started, 1),
@@ -73,6 +78,8 @@ def measure(url: str, n_rows: int) -> dict[str, Any]:
         "writes_meanwhile": len(ordered),
         "write_p50_ms": round(1e3 * ordered[len(ordered) // 2], 2),
         "write_longest_ms": round(1e3 * ordered[-1], 1),
+        "partitions": n_partitions,
+        "partition_seconds": round(partitioned - joined, 1),
     }
 
 
@@ -80,9 +87,10 @@ def main() -> None:
     """Measure on a throw-away server."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.migration", description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--partitions", type=int, default=16)
     given = parser.parse_args()
     with throw_away_server() as server:
-        print(json.dumps(measure(server.url, given.rows)))
+        print(json.dumps(measure(server.url, given.rows, given.partitions)))
 
 
 if __name__ == "__main__":
