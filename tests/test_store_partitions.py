@@ -130,6 +130,7 @@ def test_what_is_asked_about_a_user_opens_one_partition(url: str, sql: str, para
 def test_the_command_partitions_a_store(url: str) -> None:
     done = CliRunner().invoke(app, ["store", "partition", "5", "--store", url])
     assert done.exit_code == 0, done.output
+    assert "copying slates (3 of 6 tables)" in done.output
     assert asked(url, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'slates'::regclass") == [(5,)]
     assert CliRunner().invoke(app, ["store", "partition", "5", "--store", "sqlite:///x.db"]).exit_code != 0
     assert CliRunner().invoke(app, ["store", "partition", "0", "--store", url]).exit_code != 0

@@ -103,7 +103,7 @@ def partition(
     with reporting_errors():
         if not store.startswith("postgresql://"):
             raise ValueError("only a PostgreSQL store has partitions; give --store postgresql://…")
-        partition_tables(store, partitions)
+        partition_tables(store, partitions, tell)
     tell(f"each table about people has {partitions:,} partitions")
 
 

@@ -1,5 +1,7 @@
 """Hash partitions by user, made and pruned by PostgreSQL itself; every key of these tables begins with the user."""
 
+from collections.abc import Callable
+
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from slatewise.store.postgres_connection import Address, translated
@@ -20,8 +22,11 @@ INDEXES = (
 )
 
 
-def partition_tables(url: str, n_partitions: int) -> None:
-    """Copy each table about people into so many partitions, in one transaction; whoever serves waits or is refused."""
+def partition_tables(url: str, n_partitions: int, tell: Callable[[str], None] = lambda _: None) -> None:
+    """Copy each table about people into so many partitions, in one transaction; whoever serves waits or is refused.
+
+    tell: is called with a line of text before each table.
+    """
     if not 1 <= n_partitions <= MAX_PARTITIONS:
         raise ValueError(f"the number of partitions must be between 1 and {MAX_PARTITIONS}")
     address = Address.of(url)
@@ -31,6 +36,7 @@ def partition_tables(url: str, n_partitions: int) -> None:
         tables = SQL(", ").join(map(Identifier, USER_TABLES))
         connection.execute(SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(tables))
         for table in USER_TABLES:
+            tell(f"copying {table} ({USER_TABLES.index(table) + 1} of {len(USER_TABLES)} tables)")
             _partition(connection, table, n_partitions)
         connection.execute(SQL("ANALYZE {}").format(tables))
 
