@@ -64,6 +64,12 @@ def test_the_version_grows_with_each_change_and_only_then(store: Store) -> None:
     assert store.read(lambda t: t.item_table()) == ItemTable(4, ("A", "B|C", "New"))
 
 
+def test_an_attribute_that_becomes_an_equal_value_of_another_type_is_a_change(store: Store) -> None:
+    versions = [put(store, item(1, attributes={"new": value})) for value in (True, 1.0, 1.0, True)]
+    assert versions == [1, 2, 2, 3]
+    assert content(store)[0].attributes["new"] is True
+
+
 def test_a_change_that_is_no_content_keeps_the_version_of_the_content(store: Store) -> None:
     put(store, item(1))
     put(store, item(1, attributes={}, available=False, published_at=None))

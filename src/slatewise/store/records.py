@@ -1,5 +1,6 @@
 """What a store keeps, as plain records: the log (slates, feedback, events), users, beliefs, counts, fits, items."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -154,8 +155,9 @@ class ItemRecord(NamedTuple):
     content_version: int = 0
 
     def has_same_content(self, other: "ItemRecord") -> bool:
-        """Return whether two records say the same about an item."""
-        return self.content() == other.content()
+        """Return whether two records say the same about an item; true and 1.0 are not the same attribute."""
+        written = (json.dumps(one.attributes, sort_keys=True) for one in (self, other))
+        return self.content() == other.content() and len({*written}) == 1
 
     def content(self) -> tuple[Any, ...]:
         """Return what a client says about the item."""
