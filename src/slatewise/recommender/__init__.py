@@ -79,6 +79,7 @@ from slatewise.recommender.types import (
     UserView,
 )
 from slatewise.recommender.verify import belief_problem
+from slatewise.recommender.warm_up import rehearse
 from slatewise.store import Store, StoreDamagedError, open_store
 from slatewise.store.export import WrongPageError, export_user
 from slatewise.store.protocol import Transaction
@@ -1247,6 +1248,21 @@ class Recommender:
             serving.save(transaction, user, replace(profile, is_corrected=True), serving.next_time(record))
 
         self.store.write(job).result()
+
+    def warm_up(self) -> None:
+        """Compile, or read from the disk, what slates and feedback need, so that the first visitors do not wait for it.
+
+        Slates are chosen for nobody, and nothing is recorded. `slatewise serve` does this before it takes requests.
+
+        Examples
+        --------
+        >>> from slatewise import Catalog, Recommender
+        >>> recommender = Recommender(Catalog.from_vectors([1, 2], [[1.0, 0.0], [0.0, 1.0]]))
+        >>> recommender.warm_up()
+        >>> recommender.recommend("ann").number
+        0
+        """
+        rehearse(self._serving, self.shares)
 
     def close(self) -> None:
         """Finish what is queued and close the store.

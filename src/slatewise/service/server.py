@@ -114,7 +114,8 @@ def make_recommender(settings: Settings, store: Store | None = None) -> Recommen
 
 
 def make_app(settings: Settings, recommender: Recommender) -> Starlette:
-    """Create the application of this process, and send what libraries log to its log."""
+    """Create the application of this process, ready for requests, and send what libraries log to its log."""
+    recommender.warm_up()
     disable_created_metrics()  # type: ignore[no-untyped-call]
     app = create_app(recommender, settings)
     state: ServiceState = app.state.service
