@@ -1,7 +1,8 @@
 """`python -m tests.support.request_path DIRECTORY`: which files take part in one slate and one feedback event.
 
-Runs the real server on a SQLite store in this process, with a profile on every thread, and prints the files whose
-functions were called during one request, as JSON.
+Runs the server as `slatewise serve` does, on a SQLite store and with a key, in this process, with a profile on every
+thread, and prints the files whose functions were called during one request, as JSON. Rates of items were published
+before. Machine code calls no function that a profile sees: of the kernels, only what Python calls is counted.
 """
 
 import json
@@ -19,7 +20,7 @@ import slatewise
 from slatewise.recommender import Recommender
 from slatewise.service import app, server
 from slatewise.service.settings import Settings
-from tests.support.serving import small_catalog
+from tests.support.serving import key_file, small_catalog
 
 PACKAGE = str(Path(slatewise.__file__).parent)
 BACKGROUND = {"slatewise-sweeper", "slatewise-items"}
@@ -46,8 +47,9 @@ class Profile:
 class Client:
     """Sends requests one by one."""
 
-    def __init__(self, port: int) -> None:
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30)
+    def __init__(self, port: int, key: str) -> None:
+        headers = {"authorization": f"Bearer {key}"}
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=30)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         return self.client.post(path, json=body).raise_for_status().json()
@@ -63,20 +65,26 @@ def main(directory: Path) -> None:
     """Serve from the main thread while another thread warms up and records one request of each kind."""
     catalog = small_catalog(300)
     catalog.save(directory / "catalog")
-    settings = Settings(catalog=directory / "catalog", keys=directory / "keys.json", port=0)
-    Recommender(catalog).recommend("ann")  # compiles the kernels before the profile slows everything down
+    key = key_file(directory / "keys.json", shop=("serve",))["shop"]
+    store = f"sqlite:///{directory / 'slates.db'}"
+    settings = Settings(catalog=directory / "catalog", keys=directory / "keys.json", port=0, store=store)
+    Recommender(catalog).warm_up()  # compiles the kernels before the profile slows everything down
     app.LEARN_RATES_EVERY = 3600.0  # what is learned from everyone in the background belongs to no request
     profile, listener = Profile(), server.listen(settings)
-    threading.Thread(target=visit, args=(profile, Client(listener.getsockname()[1])), daemon=True).start()
     threading.setprofile(profile)
+    recommender = server.make_recommender(settings)
+    client = Client(listener.getsockname()[1], key)
+    threading.Thread(target=visit, args=(profile, client, recommender), daemon=True).start()
     sys.setprofile(profile)
-    server.run_server(settings, listener, Recommender(catalog, store=f"sqlite:///{directory / 'slates.db'}"))
+    server.run_server(settings, listener, recommender)
 
 
-def visit(profile: Profile, client: Client) -> None:
+def visit(profile: Profile, client: Client, recommender: Recommender) -> None:
     """Print the files that take part in a slate and in a feedback event, and end the process."""
     for _ in range(2):
         client.click(client.slate())
+    assert recommender.learn_rates(), "no rates were published"
+    client.click(client.slate())
     slate, slate_files = record(profile, client.slate)
     _, feedback_files = record(profile, lambda: client.click(slate))
     print(json.dumps({"slate": slate_files, "feedback": feedback_files}), flush=True)
