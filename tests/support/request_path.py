@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 import httpx
+from pydantic import SecretStr
 
 import slatewise
 from slatewise.recommender import Recommender
@@ -67,7 +68,7 @@ def main(directory: Path) -> None:
     catalog.save(directory / "catalog")
     key = key_file(directory / "keys.json", shop=("serve",))["shop"]
     store = f"sqlite:///{directory / 'slates.db'}"
-    settings = Settings(catalog=directory / "catalog", keys=directory / "keys.json", port=0, store=store)
+    settings = Settings(catalog=directory / "catalog", keys=directory / "keys.json", port=0, store=SecretStr(store))
     Recommender(catalog).warm_up()  # compiles the kernels before the profile slows everything down
     app.LEARN_RATES_EVERY = 3600.0  # what is learned from everyone in the background belongs to no request
     profile, listener = Profile(), server.listen(settings)
