@@ -1,4 +1,4 @@
-"""One slate of ten million items: exact beside one pass, by two threads, filtered; trained vectors, approximate too."""
+"""One slate of ten million items: exact over one pass, by two threads, filtered; trained vectors, approximate too."""
 
 import os
 import time

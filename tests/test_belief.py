@@ -479,9 +479,9 @@ def test_beliefs_learn_a_known_user() -> None:
     rng, truth = np.random.default_rng(10), np.array([1.5, -1.0, 0.5])
     vectors = rng.normal(size=(1, 2000, 3))
     clicks = rng.random((1, 2000)) < 1 / (1 + np.exp(-vectors @ truth))
-    learnt = belief.update(belief.start(1, np.zeros(3), np.eye(3)), Feedback.of(vectors, clicks))
-    deviation = np.sqrt(np.diag(belief.covariance(learnt)[0]))
-    assert (np.abs(belief.mean(learnt)[0] - truth) < 4 * deviation).all()
+    learned = belief.update(belief.start(1, np.zeros(3), np.eye(3)), Feedback.of(vectors, clicks))
+    deviation = np.sqrt(np.diag(belief.covariance(learned)[0]))
+    assert (np.abs(belief.mean(learned)[0] - truth) < 4 * deviation).all()
     assert (deviation < 0.1).all()
 
 

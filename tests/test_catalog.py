@@ -247,7 +247,7 @@ def test_content_is_checked_even_when_hashes_are_right(
 
 
 def forge(directory: Path, **changes: Any) -> None:
-    """Change the manifest and mend its own hash."""
+    """Change the manifest and correct its own hash."""
     manifest = json.loads((directory / "catalog.json").read_text())
     del manifest["sha256"]
     manifest |= changes

@@ -29,7 +29,7 @@ def variants(whole: Any) -> Iterator[Any]:
 
 
 def sign(manifest: dict[str, Any]) -> str:
-    """Mend a manifest's own hash, as somebody would who has changed it on purpose."""
+    """Correct a manifest's own hash, as somebody would who has changed it on purpose."""
     content = {name: part for name, part in manifest.items() if name != "sha256"}
     return json.dumps({**content, "sha256": hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()})
 

@@ -372,7 +372,7 @@ def look(browser: "Browser", path: Path, theme: Theme, width: int) -> dict[str, 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 1280])
 def test_a_reader_sees_everything(browser: "Browser", made: Report, tmp_path: Path, theme: Theme, width: int) -> None:
-    """In both themes, on a phone and on a desk: nothing hangs over, every word and line stands out from its ground."""
+    """In both themes, on a phone and on a desktop: nothing hangs over, every word and line stands out."""
     seen = look(browser, write_report(tmp_path, made), theme, width)
     assert seen["overflow"] <= 0
     assert (luminance(seen["paper"]) < 0.05) == (theme == "dark")

@@ -86,7 +86,7 @@ def test_groups_of_categories_say_what_items_one_by_one_do(
 ) -> None:
     """Groups of more than one kind and of more than 64 items, some without categories, users of different weights.
 
-    At the lower temperature, shares of what is left vanish beside those of what was chosen.
+    At the lower temperature, shares of what is left vanish next to those of what was chosen.
     """
     monkeypatch.setattr(propensities, "TABLE", entries)
     draw, n, k, n_rows = np.random.default_rng(8), 150, 6, 5
@@ -132,7 +132,7 @@ def drawn_one_by_one(
 @pytest.mark.parametrize("temperature", [1.0, 0.05, 5e-4, 1e-7])
 @pytest.mark.parametrize("kind", ["relevance", "categories", "categories and vectors"])
 def test_draws_are_the_shortest_waiting_times(kind: str, temperature: float) -> None:
-    """At 5e-4, the shares of what is left vanish beside those of what was chosen; at 1e-7, all but the best one do."""
+    """At 5e-4, the shares of what is left vanish next to those of what was chosen; at 1e-7, all but the best one do."""
     draw, n, k, n_rows = np.random.default_rng(4), 90, 7, 6
     categories, vectors = draw.random((n, 3)) < 0.3, draw.normal(size=(n, 3)) * (kind == "categories and vectors")
     scores, weights = draw.random((n_rows, n)), np.array([0.0, 0.4, 0.1, 0.4, 2.0, 0.01]) * (kind != "relevance")

@@ -216,8 +216,8 @@ def test_a_transaction_sees_its_own_writes(store: Store) -> None:
         return t.lock("u"), t.slates_of("u"), t.feedback_of("u"), t.belief("u")
 
     seen = do(store, work)
-    learnt = BeliefRecord("u", "space", 1, b"1")
-    assert seen == (UserRecord("u", "one", 1), [slate("u", 0).with_status(CLOSED, 1.0)], [answer("u", 0)], learnt)
+    learned = BeliefRecord("u", "space", 1, b"1")
+    assert seen == (UserRecord("u", "one", 1), [slate("u", 0).with_status(CLOSED, 1.0)], [answer("u", 0)], learned)
     assert everything(store, "u") == seen
 
 
@@ -238,9 +238,9 @@ def test_a_users_row_and_the_belief_about_them_are_independent(store: Store) -> 
         row = UserRecord("u", f"stamp {number}", number)
         do(store, methodcaller("save_user", row))
         assert everything(store, "u") == (row, [], [], belief("u"))
-    learnt = BeliefRecord("u", "another space", 7, b"more")
-    do(store, lambda t: t.save_belief(learnt))
-    assert everything(store, "u") == (row, [], [], learnt)
+    learned = BeliefRecord("u", "another space", 7, b"more")
+    do(store, lambda t: t.save_belief(learned))
+    assert everything(store, "u") == (row, [], [], learned)
     do(store, lambda t: t.save_user(UserRecord("v", "stamp", 1)))
     assert everything(store, "v") == (UserRecord("v", "stamp", 1), [], [], BeliefRecord("v"))
 
@@ -487,14 +487,14 @@ class TestOnDisk:
 
     def test_read_only_beside_the_writer(self, store: Store, url: str) -> None:
         fill(store, ["u"])
-        beside = open_store(url, read_only=True)
-        assert everything(beside, "u") == everything(store, "u")
-        for write in (lambda: do(beside, one_more("u")), beside.vacuum):
+        reader = open_store(url, read_only=True)
+        assert everything(reader, "u") == everything(store, "u")
+        for write in (lambda: do(reader, one_more("u")), reader.vacuum):
             with pytest.raises(StoreUnavailableError, match="reading only"):
                 write()
         do(store, one_more("u"))
-        assert everything(beside, "u")[0].n_slates == 4
-        beside.close()
+        assert everything(reader, "u")[0].n_slates == 4
+        reader.close()
 
 
 @pytest.mark.parametrize("url", ["slates.db", "mysql://x", "sqlite:///", "", "sqlite"])

@@ -1,4 +1,4 @@
-"""`slatewise store`: what it finds, mends and gives out, also beside a running service."""
+"""`slatewise store`: what it finds, repairs and exports, also while a service runs."""
 
 import json
 from operator import methodcaller
@@ -80,7 +80,7 @@ def test_a_spoilt_belief_is_found_and_rebuilt(catalog: Path, url: str, change: s
     assert log_of(url) == before
 
 
-def test_a_belief_that_is_lost_is_no_problem_and_can_be_learnt_anew(catalog: Path, url: str) -> None:
+def test_a_belief_that_is_lost_is_no_problem_and_can_be_learned_again(catalog: Path, url: str) -> None:
     spoil(url, "DELETE FROM beliefs")
     assert slatewise("verify", "--catalog", catalog, "--store", url).exit_code == 0
     assert slatewise("rebuild", "--catalog", catalog, "--store", url, "--all").exit_code == 0

@@ -73,7 +73,7 @@ def said(store: Store, ask: Callable[[Transaction], Any], truth: Any) -> Any:
     """The answer of a store, or the truth if it admits that it cannot tell.
 
     Whoever admits damage to a user's row still has to know how many slates there were; a slate that is not found is
-    refused, not believed; so is feedback that an index does not lead to; a belief that is not found is learnt anew.
+    refused, not believed; so is feedback that an index does not lead to; a belief that is not found is learned again.
     """
     try:
         found = store.read(ask)

@@ -78,7 +78,7 @@ def test_without_a_look_at_links_and_the_lock_of_the_database_there_are_two_owne
 
 
 def test_the_database_itself_is_locked(path: Path, tmp_path: Path) -> None:
-    """A file that is mounted at a second place has one name in each, and another lock file beside it."""
+    """A file that is mounted at a second place has one name in each, and another lock file next to it."""
     owner = OwnedFiles(path)
     lock = path.with_name("slates.db.lock")
     lock.rename(tmp_path / "elsewhere.lock")

@@ -106,9 +106,9 @@ def test_a_second_process_is_refused_until_the_first_is_killed(path: Path) -> No
         assert holder.stdout.readline() == "ready\n"
         with pytest.raises(StoreUnavailableError, match=f"process {holder.pid}"):
             SqliteStore.open(str(path))
-        beside = open_store(f"sqlite:///{path}", read_only=True)
-        assert beside.read(lambda t: t.totals())[0].slates == 1
-        beside.close()
+        reader = open_store(f"sqlite:///{path}", read_only=True)
+        assert reader.read(lambda t: t.totals())[0].slates == 1
+        reader.close()
     finally:
         holder.send_signal(signal.SIGKILL)
         holder.communicate()

@@ -47,9 +47,9 @@ def wrongs(service: Running, store: str, notes: Notes) -> list[str]:
         found.append(f"{counted['slates']} slates and {counted['clicks']} clicks are counted")
     if len(export["ann"]["slates"]) != N_WRITERS * N_SLATES:
         found.append(f"{len(export['ann']['slates'])} slates are there, {N_WRITERS * N_SLATES} were asked for")
-    beside = open_store(store, read_only=True)
-    found += [] if n_stored(beside) == 1 else ["no belief is stored"]
-    beside.close()
+    reader = open_store(store, read_only=True)
+    found += [] if n_stored(reader) == 1 else ["no belief is stored"]
+    reader.close()
     return found
 
 

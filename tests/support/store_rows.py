@@ -69,7 +69,7 @@ def user_row(user: str) -> UserRecord:
 
 
 def belief(user: str) -> BeliefRecord:
-    """What was learnt about such a user."""
+    """What was learned about such a user."""
     return BeliefRecord(user, "space", 2, user.encode() * 20)
 
 
