@@ -12,6 +12,7 @@ from slatewise.catalog import Catalog
 from slatewise.policies import POLICIES
 from slatewise.recommender import ConflictError, Preview, Recommender, RequestError, Slate, UnknownSlateError
 from slatewise.recommender.types import LEARNED, REASONS
+from slatewise.slates.quantized import VARIABLE
 from tests.support.recommending import Clock, ids, make_catalog
 
 
@@ -83,6 +84,22 @@ def test_nothing_is_shown_twice_until_the_catalog_runs_out_and_then_the_oldest_r
     assert set(slates[2]) & {*slates[0], *slates[1]} <= set(slates[0])
     assert len(set(slates[3])) == 10
     assert not set(slates[3]) & (set(slates[2]) - set(slates[0]))
+
+
+@pytest.mark.parametrize("quantized_from", ["1", "never"])
+def test_what_is_excluded_and_what_was_shown_stay_out_together(
+    quantized_from: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the int8 copy of a large catalog as well, which looks up by bisection what must not be shown."""
+    monkeypatch.setenv(VARIABLE, quantized_from)
+    shown, random = list[Any](), np.random.default_rng(0)
+    with Recommender(make_catalog(300)) as recommender:
+        for visit in range(20):
+            liked = ids(recommender.recommend(f"somebody {visit}", 100))
+            exclude = [liked[place] for place in random.choice(100, 15, replace=False)]
+            slate = ids(recommender.recommend("ann", 10, exclude=exclude))
+            assert not set(slate) & {*exclude, *shown}
+            shown += slate
 
 
 def test_filters(recommender: Recommender) -> None:

@@ -508,8 +508,8 @@ def available_items(
     n_candidates = (n_open if candidates is None else len(candidates)) - len(excluded)
     returning = max(0, min(request.k, n_candidates) - (n_candidates - len(seen)))
     hidden = seen[np.lexsort((seen, at))][returning:] if returning else seen
-    every = np.concatenate([excluded, hidden])
-    return Available(served.n_items, every if candidates is None else np.sort(every), candidates, closed)
+    every = np.sort(np.concatenate([excluded, hidden]), kind="stable")  # which merges what is in order already
+    return Available(served.n_items, every, candidates, closed)
 
 
 def _excluded(served: ServedCatalog, never: Integers, request: SlateRequest) -> Integers:
