@@ -1,8 +1,9 @@
 """Items are live: what a shop says about them is in force from the next slate on, and no belief is lost over it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -296,9 +297,48 @@ def test_users_who_met_a_new_item_are_learned_again_when_it_changes(
     assert dict(recommender.verify()) == {"ann": None, "ben": None}
 
 
-def test_a_policy_with_an_entry_per_item_is_learned_again() -> None:
-    from dataclasses import replace
+@pytest.mark.parametrize("categories", [(), ("New",)])
+@pytest.mark.parametrize("policy", ["dc2b-calibrated", "dc2b", "popular"])
+@pytest.mark.parametrize("new", [range(1, 50), TRAINED])
+def test_a_belief_from_items_that_only_another_process_knows_is_learned_again(
+    catalog: Catalog, policy: str, categories: tuple[str, ...], new: Iterable[int]
+) -> None:
+    """Until this process has the new items as well: it cannot tell what they, or their categories, have taught."""
+    store = open_store("memory://")
+    first, behind = (Recommender(catalog, policy, store=store, clock=Clock()) for _ in range(2))
+    first.put_items([Item(item, "New", categories) for item in new])
+    for item in [*new][:10]:
+        slate = first.recommend("ann", 1, candidates=[item])
+        first.feedback(slate.slate_id, [item])
+    first.recommend("ann", 1)
+    assert loaded_profile(first, "ann").saved
+    assert set(ids(behind.preview("ann", 500))) == TRAINED
+    slate = behind.recommend("ann", 3)
+    first.feedback(slate.slate_id, ids(slate))
+    assert {item for item, _ in behind.explain("ann").liked} <= TRAINED
+    assert dict(first.verify()) == {"ann": None}
+    assert behind.follow_items()
+    assert dict(behind.verify()) == {"ann": None}
 
+
+def test_verifying_follows_items_that_others_change(catalog: Catalog, tmp_path: Path) -> None:
+    """Else what is learned meanwhile would look wrong, or would not be compared."""
+    store = open_store(f"sqlite:///{tmp_path / 'slates.db'}")
+    with Recommender(catalog, store=store, clock=Clock()) as service:
+        verifying = Recommender(catalog, store=store, clock=Clock())
+        service.put_items([Item(item, "New", ["New"]) for item in range(1, 12)])
+        for item in range(1, 12):
+            service.feedback(service.recommend("ann", 1, candidates=[item]).slate_id, [item])
+        service.recommend("ann", 1)
+        assert dict(verifying.verify()) == {"ann": None}
+        service.put_items([Item(12, "Newer", ["Newer"])])
+        service.feedback(service.recommend("ann", 1, candidates=[12]).slate_id, [12])
+        service.rebuild("ann")
+        do(store, lambda t: t.save_belief(replace(t.belief("ann"), covers=t.belief("ann").covers - 1)))
+        assert dict(verifying.verify())["ann"] is not None
+
+
+def test_a_policy_with_an_entry_per_item_is_learned_again() -> None:
     catalog = replace(make_catalog(N_ITEMS), co_likes=np.ones((N_ITEMS, N_ITEMS), dtype=np.float32))
     with Recommender(catalog, "ease") as recommender:
         for _ in range(10):
@@ -325,8 +365,6 @@ def test_other_categories_change_slates_at_once_and_beliefs_only_with_the_next_t
 
 
 def test_a_catalog_trained_with_other_categories_is_learned_again() -> None:
-    from dataclasses import replace
-
     catalog = make_catalog(N_ITEMS)
     other = replace(catalog, categories=catalog.categories[::-1].copy())
     assert (catalog.categories != other.categories).any()
@@ -351,8 +389,6 @@ def test_a_new_catalog_keeps_what_the_shop_said(recommender: Recommender, catalo
 
 
 def test_a_catalog_may_say_what_is_not_available(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     available = np.arange(N_ITEMS) > 2
     replace(make_catalog(N_ITEMS), available=available).save(tmp_path / "shop")
     with Recommender(Catalog.load(tmp_path / "shop")) as recommender:

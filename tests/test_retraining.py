@@ -137,6 +137,8 @@ def test_a_training_whose_server_was_killed_keeps_the_lock_and_counts_as_interru
     assert read_history(directory)[0].outcome == "running"
     os.waitpid(child, 0)
     assert read_history(directory)[0].outcome == "interrupted"
+    Retraining(settings(shop))._note(TrainingRecord(2.0, "accepted"))
+    assert [record.outcome for record in read_history(directory)] == ["accepted", "interrupted"]
 
 
 @pytest.mark.slow

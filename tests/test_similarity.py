@@ -158,6 +158,8 @@ def test_commands_say_by_what_items_are_compared() -> None:
     assert variety_words(Catalog.from_vectors(["a", "b", "c"], vectors, categories=["A", "B", "A"])) == []
     (some,) = variety_words(Catalog.from_vectors(["a", "b", "c"], vectors, categories=["A", None, "A"]))
     assert some.startswith("1 item has no categories")
+    (unknown,) = variety_words(Catalog.from_vectors(["a", "b", "c"], vectors, categories=["A", "A", None]))
+    assert unknown.startswith("1 item has neither categories nor a vector")
     none, unknown = variety_words(Catalog.from_vectors(["a", "b", "c"], vectors))
     assert none.startswith("no item has categories")
     assert unknown == "1 item has neither categories nor a vector: the variety is unknown"

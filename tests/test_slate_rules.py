@@ -246,9 +246,11 @@ def test_rather_fewer_than_poor(recommender: Recommender, lowest: float) -> None
 
 
 def test_a_policy_without_probabilities_says_what_it_cannot_do(recommender: Recommender) -> None:
-    rules_ = SlateRules(boost=(Boost("id = 1", 2.0),))
-    unmet = recommender.preview("ann", 3, policy="random", rules=rules_).unmet
-    assert [one.rule for one in unmet] == ["boost"]
+    rules_ = SlateRules(boost=(Boost("id >= 0", 2.0),))
+    slate = recommender.preview("ann", 3, policy="random", rules=rules_)
+    assert [one.rule for one in slate.unmet] == ["boost"]
+    assert {item.reason for item in slate.items} <= {"popular", "exploring"}
+    assert {item.reason for item in recommender.preview("ann", 3, rules=rules_).items} == {"boosted"}
 
 
 def test_rules_follow_the_item_table(recommender: Recommender) -> None:

@@ -160,9 +160,9 @@ def variety_words(catalog: "Catalog") -> list[str]:
     words = []
     if n_without == catalog.n_items:
         words.append("no item has categories: how alike items are is measured by their vectors")
-    elif n_without:
-        have, they = ("has", "it is compared") if n_without == 1 else ("have", "they are compared")
-        words.append(f"{counted(n_without, 'item')} {have} no categories: {they} by vectors")
+    elif n_by_vector := n_without - n_unknown:
+        have, they = ("has", "it is compared") if n_by_vector == 1 else ("have", "they are compared")
+        words.append(f"{counted(n_by_vector, 'item')} {have} no categories: {they} by vectors")
     if n_unknown:
         have = "has" if n_unknown == 1 else "have"
         words.append(f"{counted(n_unknown, 'item')} {have} neither categories nor a vector: the variety is unknown")

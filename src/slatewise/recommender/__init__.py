@@ -78,7 +78,7 @@ from slatewise.recommender.types import (
     UnknownUserError,
     UserView,
 )
-from slatewise.recommender.verify import belief_problem
+from slatewise.recommender.verify import OTHER_ITEMS, belief_problem
 from slatewise.recommender.warm_up import rehearse
 from slatewise.store import Store, StoreDamagedError, open_store
 from slatewise.store.export import WrongPageError, export_user
@@ -1190,6 +1190,8 @@ class Recommender:
     def verify(self) -> Iterator[tuple[str, str | None]]:
         """Yield every user and what is wrong with what is cached about them, or None.
 
+        Items that others change meanwhile are followed.
+
         Examples
         --------
         >>> from slatewise import Catalog, Recommender
@@ -1199,7 +1201,10 @@ class Recommender:
         [('ann', None)]
         """
         for user in self.store.users():
-            yield user, self._problem(user)
+            problem = self._problem(user)
+            if problem == OTHER_ITEMS and self.follow_items():
+                problem = self._problem(user)
+            yield user, problem or None
 
     def replay(self, users: Iterable[str] | None = None) -> Iterator[ReplayedSlate]:
         """Choose logged slates again, from the log as it was at that time, and yield how they compare item by item.

@@ -50,9 +50,14 @@ class UntrainedItems:
         return int(self.versions.max(initial=0))
 
     def changed_since(self, version: int, hashes: Integers) -> bool:
-        """Return whether the content of one of these items changed after a version."""
-        if not len(hashes) or not len(self.hashes) or version >= self.version:
+        """Return whether one of these items had other content at a version, or may have had.
+
+        That is so at a later version than this one, which another process knows first.
+        """
+        if not len(hashes) or version == self.version:
             return False
+        if version > self.version:
+            return True
         places = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
         return bool(((self.hashes[places] == hashes) & (self.versions[places] > version)).any())
 

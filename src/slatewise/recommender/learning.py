@@ -271,14 +271,16 @@ class Learned:
 def adapted(learned: Learned, policy: ServedPolicy, version: int) -> Learned | None:
     """Return what was learned with a version of the untrained items, for a policy with items as they are now.
 
-    None if it has to be learned again: because of what an untrained item was or is, or because the state of the policy
-    has an entry for every item.
+    None if it has to be learned again: because of what an untrained item was or is, because the state of the policy
+    has an entry for every item, or because it was learned with categories that only another process knows so far.
     """
     if policy.untrained.changed_since(version, learned.untrained):
         return None
     if any(learned.state[name].shape != start.shape for name, start in policy.start.items()):
         return None
     n_new = policy.policy.catalog.n_categories + 1 - learned.counts.shape[1]
+    if n_new < 0:
+        return None
     counts = np.insert(learned.counts, [-1] * n_new, 0, axis=1) if n_new > 0 else learned.counts
     return learned if n_new == 0 else replace(learned, counts=counts)
 

@@ -298,7 +298,7 @@ def choose_items(
     wishes = faded_wishes(served_policy, learned.wishes, now)
     directions = served_policy.directions if len(wishes) else None
     said = (likes_at(served_policy, learned, now), wishes, directions)
-    choosing = Choosing(policy, state, random, *said, *_by_rules(served, request, numbers))
+    choosing = Choosing(policy, state, random, *said, *_by_rules(served, request, numbers, policy))
     items, variety = describe(served, as_clicks(chosen, served_policy.rates), choosing)
     explained = served_policy.explained(numbers, chosen.probability[0, : len(numbers)])
     return numbers, items, variety, unmet, _propensities(chosen, request.rules), explained
@@ -351,11 +351,13 @@ def _propensities(chosen: Slates, rules: SlateRules) -> tuple[float, ...] | None
     return None if any(math.isnan(propensity) for propensity in known) else tuple(known)
 
 
-def _by_rules(served: ServedCatalog, request: SlateRequest, numbers: Integers) -> tuple[frozenset[int], frozenset[int]]:
-    """Return which of the chosen items were pinned, and which of them boosted."""
+def _by_rules(
+    served: ServedCatalog, request: SlateRequest, numbers: Integers, policy: Policy
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Return which of the chosen items were pinned, and which of them boosted, if the policy can do it."""
     rules = request.rules
     pinned = frozenset(served.numbers(pin.item for pin in rules.pin).tolist()) if rules.pin else frozenset[int]()
-    if not rules.boost:
+    if not rules.boost or not hasattr(policy, "with_boost"):
         return pinned, frozenset()
     is_boosted = served.attributes.factors(rules.boost)[numbers] > 1.0
     return pinned, frozenset(numbers[is_boosted].tolist())

@@ -13,10 +13,15 @@ from slatewise.recommender.served_catalog import ServedCatalog
 from slatewise.store.protocol import Transaction
 
 LARGEST_DIFFERENCE = 1e-9
+OTHER_ITEMS = ""
+"""Instead of a problem: the belief was learned from other items than are served, so it was not compared."""
 
 
 def belief_problem(transaction: Transaction, served: ServedCatalog, user: str) -> str | None:
-    """Return what is wrong with what is cached about a user, None if nothing is; the whole log is read."""
+    """Return what is wrong with what is cached about a user, None if nothing is; the whole log is read.
+
+    OTHER_ITEMS if the log can be read, and the rest cannot be told.
+    """
     record, belief = transaction.lock(user), transaction.belief(user)
     if record.damaged or belief.damaged:
         what = "row of the user" if record.damaged else "cached belief"
@@ -29,7 +34,7 @@ def belief_problem(transaction: Transaction, served: ServedCatalog, user: str) -
         return "the cached belief cannot be read; it will be rebuilt"
     if SavedBelief.of(belief, policy) is None:
         read_log(transaction, user)
-        return None
+        return OTHER_ITEMS
     cached, folded = (load_profile(transaction, record, served, policy, use_saved=saved) for saved in (True, False))
     if served.catalog.origin is not None:
         cached, folded = (replace(one, learned=_without_categories(one.learned)) for one in (cached, folded))
