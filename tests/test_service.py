@@ -624,3 +624,24 @@ def test_versions_are_listed_promoted_and_rolled_back(service: Local, tmp_path: 
     assert unknown.json()["type"] == "urn:slatewise:problem:no-version"
     assert (unknown.status_code, service.client.get("/v1/catalog").json()["items"]) == (409, 60)
     assert "GET /v1/catalog/versions" in unknown.json()["detail"]
+
+
+def test_a_service_that_stops_has_learned_the_last_clicks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates are learned once a second; what was clicked since then is not left to `rebuild_rates`."""
+    monkeypatch.setattr(app_module, "LEARN_RATES_EVERY", 3600.0)
+    catalog, store = small_catalog(), f"sqlite:///{tmp_path / 'slates.db'}"
+    catalog.save(tmp_path / "catalog")
+    with local(tmp_path, Recommender(catalog, store=store)) as service:
+
+        async def visit() -> Any:
+            async with service.app.router.lifespan_context(service.app):
+                slate = (await service.client.client.post("/v1/slates", json={"user": "anna"})).json()
+                event = {"slate_id": slate["slate_id"], "clicked": [slate["items"][0]["id"]], "seen": 10}
+                await service.client.client.post("/v1/feedback", json=event)
+                return slate["items"][0]["id"]
+
+        clicked = service.client.loop.run_until_complete(asyncio.wait_for(visit(), 30))
+    with Recommender(catalog, store=store) as again:
+        rates = again.store.read(lambda transaction: transaction.rates())
+    assert rates[clicked].clicked == 1.0
+    assert len(rates) == 10

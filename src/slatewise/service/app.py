@@ -45,7 +45,7 @@ def create_app(recommender: Recommender, settings: Settings, log: Log | None = N
 
 @asynccontextmanager
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
-    """Run the background tasks while the service runs; at the end finish what was submitted and close the store."""
+    """Run the background tasks while the service runs; at the end finish and learn what was submitted."""
     state: ServiceState = app.state.service
     tasks = [asyncio.create_task(job(state)) for job in BACKGROUND]
     state.sweeper.start()
@@ -59,6 +59,8 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         await asyncio.to_thread(state.sweeper.stop)
         await asyncio.to_thread(state.item_follower.stop)
         await asyncio.to_thread(state.close)
+        with suppress(StoreError):
+            await asyncio.to_thread(state.recommender.learn_rates)
         await asyncio.to_thread(state.recommender.close)
         state.log.event("stopped")
         await asyncio.to_thread(state.log.close)
