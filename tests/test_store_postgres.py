@@ -159,14 +159,17 @@ def test_works_that_block_each_other_are_run_again(store: PostgresStore, another
 
 
 def test_works_of_one_transaction_that_wait_for_each_other_are_run_again(store: PostgresStore) -> None:
-    """One of them locks its users against the order, as feedback may whose slate was merged into another user."""
-    may_go_on = threading.Event()
+    """One of them locks its users against the order, as feedback may whose slate was merged into another user.
+
+    The first writer takes both together, because the others are kept busy.
+    """
+    may_go_on = [threading.Event() for _ in range(N_WRITERS)]
     runs: list[str] = []
 
-    def blocking(has_begun: threading.Event) -> Callable[[Transaction], None]:
+    def blocking(has_begun: threading.Event, may_go_on: threading.Event) -> Callable[[Transaction], None]:
         def work(_: Transaction) -> None:
             has_begun.set()
-            may_go_on.wait(timeout=30)
+            may_go_on.wait(timeout=60)
 
         return work
 
@@ -183,14 +186,18 @@ def test_works_of_one_transaction_that_wait_for_each_other_are_run_again(store: 
         for _ in range(5):
             t.slate("unknown")
 
-    futures: list[Future[Any]] = []
-    for _ in range(N_WRITERS):
+    busy: list[Future[Any]] = []
+    for may_go in may_go_on:
         has_begun = threading.Event()
-        futures.append(store.write(blocking(has_begun)))
+        busy.append(store.write(blocking(has_begun, may_go)))
         assert has_begun.wait(timeout=30)
-    futures += [store.write(crossing("v", "u")), store.write(long)]
-    may_go_on.set()
-    for future in futures:
+    together: list[Future[Any]] = [store.write(crossing("v", "u")), store.write(long)]
+    may_go_on[0].set()
+    for future in together:
+        future.result(timeout=30)
+    for may_go in may_go_on:
+        may_go.set()
+    for future in busy:
         future.result(timeout=30)
     assert runs == ["v", "u", "v", "u"]
     assert store.read(methodcaller("lock", "u")).n_slates == 1

@@ -154,7 +154,7 @@ def _withdraw(names: list[str], catalog: "Catalog | None", transaction: "Transac
     found = {name: _known(transaction, catalog, name) for name in names}
     unknown = [name for name, record in found.items() if record is None]
     if unknown:
-        where = "the item table has" if catalog is None else "neither the item table nor the catalog has"
+        where = "the item table has" if catalog is None else "the item table and the catalog have"
         advice = "; give --catalog DIR for items that only the catalog has" if catalog is None else "; check the ids"
         raise ValueError(f"{where} no item {', '.join(map(repr, unknown))}, and nothing was withdrawn{advice}")
     now = time.time()

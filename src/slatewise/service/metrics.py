@@ -69,9 +69,9 @@ class Metrics:
         self.buffer.slates.append(slate)
 
     def count_check(self, is_exact: bool) -> None:
-        """Count an approximate slate that was compared with the exact choice."""
-        self.checked.inc()
+        """Count an approximate slate that was compared with the exact choice, never fewer exact ones than there are."""
         self.exact.inc(is_exact)
+        self.checked.inc()
 
     def count_preview(self, preview: Preview) -> None:
         """Count a preview."""
