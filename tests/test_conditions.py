@@ -119,6 +119,8 @@ def test_conditions_that_are_refused(name: str, tmp_path: Path) -> None:
         ("stock = 1)", 10),
         ("stock IN ()", 11),
         ("new AND stock", 1),
+        ("new AND NOT stock", 13),
+        ("NOT (stock + 1)", 6),
         ("stock < 3 AND price > 2 AND stock > 'x'", 29),
         ("new AND (lower(brand) = 'x' OR lower(stock) = 'x')", 38),
         ("new OR starts_with(brand)", 8),

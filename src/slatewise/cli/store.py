@@ -94,7 +94,7 @@ def partition(
     partitions: Annotated[int, typer.Argument(help="How many partitions each table about people is to have.")],
     store: Annotated[str, typer.Option("--store", envvar="SLATEWISE_STORE", callback=warn_of_password)],
 ) -> None:
-    """Divide the tables about people into hash partitions by user, in PostgreSQL; created or copied while others wait.
+    """Divide the tables about people into hash partitions by user, in PostgreSQL, while everybody else is refused.
 
     Best done before the first user comes. It can be done again with another number.
     """

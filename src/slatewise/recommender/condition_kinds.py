@@ -53,6 +53,8 @@ def _comparison(tree: Any) -> Callable[[Sequence[pl.DataType]], bool] | None:
     kind, content = next(iter(tree.items()))
     if kind == "BinaryExpr":
         return _is_one_kind if content["op"] in COMPARISONS else None
+    if kind == "Cast":  # which polars does where something is negated
+        return _is_true_or_false
     function = content["function"] if kind == "Function" else None
     group, name = next(iter(function.items())) if isinstance(function, dict) else ("", function)
     if group == "StringExpr":
@@ -70,6 +72,10 @@ def _is_one_kind(dtypes: Sequence[pl.DataType]) -> bool:
 def _is_member(dtypes: Sequence[pl.DataType]) -> bool:
     value, values = dtypes
     return _is_one_kind((value, values.inner if isinstance(values, pl.List) else values))  # type: ignore[arg-type]
+
+
+def _is_true_or_false(dtypes: Sequence[pl.DataType]) -> bool:
+    return all(dtype in (pl.Boolean, pl.Null) for dtype in dtypes)
 
 
 def _is_text(dtypes: Sequence[pl.DataType]) -> bool:

@@ -2,7 +2,7 @@
 
 The child is `slatewise train --store … --gate`, which puts a version of the catalog in use in one step, so killing it
 leaves nothing half done. A lock that the child inherits lets one training run at a time, whatever the number of
-workers, and even if the server that started it is gone.
+workers, and even if the server that started it is gone: then the child ends when it next writes to its closed pipe.
 """
 
 import asyncio
