@@ -16,7 +16,7 @@ from slatewise.recommender.conditions import matching
 from slatewise.recommender.slate_rules import CATEGORY, NO_RULES, Boost, SlateRules
 from slatewise.recommender.types import RequestError, RuleError
 from slatewise.slates import pack_closed
-from slatewise.slates.available import NO_WORDS
+from slatewise.slates.available import NO_KEY, NO_WORDS, list_key
 
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.int64]
@@ -31,16 +31,23 @@ A list takes time for each of its items, closing the others for blocks that are 
 measured on random items and on items like those of ML-1M: both alike at 2 and 4 % of 1,000,000, the list up to a
 larger share of fewer (over 10 % of 10,000) and a smaller one of more (1 and 4 % of 4,000,000).
 """
+COPIED_SHARE = 1 / 4
+"""Up to this share of the items, those that meet a condition get an int8 copy of their own if they are often asked for
+(`slatewise.slates.list_copies`), which is faster than either. Above, closing the others costs little."""
 NO_VALUE = -1
 
 
 class Selection(NamedTuple):
-    """The items that meet a condition: which, how many, and either their numbers (ascending) or the others' bits."""
+    """The items that meet a condition: which, how many, and either their numbers (ascending) or the others' bits.
+
+    key: as `Available` takes it, if a copy of these items is worth its memory.
+    """
 
     is_met: Booleans
     n_items: int
     numbers: Integers | None
     closed: Words
+    key: bytes
 
 
 class ItemAttributes:
@@ -89,10 +96,10 @@ def select(frame: pl.DataFrame, *conditions: str) -> Selection:
     """Return the items that meet all conditions."""
     is_met = np.logical_and.reduce([matching(frame, condition) for condition in conditions])
     count = int(is_met.sum())
-    is_few = count <= len(is_met) ** FEW
-    return Selection(
-        is_met, count, np.flatnonzero(is_met) if is_few else None, NO_WORDS if is_few else pack_closed(is_met)
-    )
+    key = list_key(is_met) if count <= COPIED_SHARE * len(is_met) else NO_KEY
+    if count <= len(is_met) ** FEW:
+        return Selection(is_met, count, np.flatnonzero(is_met), NO_WORDS, key)
+    return Selection(is_met, count, None, pack_closed(is_met), key)
 
 
 def boost_factors(n_items: int, select: Callable[[str], Selection], boosts: Sequence[Boost]) -> Floats:

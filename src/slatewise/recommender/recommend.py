@@ -45,7 +45,7 @@ from slatewise.recommender.types import (
     SlateItem,
     UnmetRule,
 )
-from slatewise.slates.available import NO_WORDS
+from slatewise.slates.available import NO_KEY, NO_WORDS
 from slatewise.store.protocol import Store, Transaction
 from slatewise.store.records import OPEN, WITHDRAWN, Choice, ItemId, PolicyCounts, SlateRecord, UserRecord
 
@@ -488,30 +488,29 @@ def available_items(
 
     When too little is left, the items shown longest ago return.
     """
-    candidates, excluded, closed = _candidates(served, request), _excluded(served, never, request), NO_WORDS
+    candidates, excluded = _candidates(served, request), _excluded(served, never, request)
+    closed, key = NO_WORDS, NO_KEY
     is_hidden, n_open = shown.until > now, served.n_items
     seen, at = shown.numbers[is_hidden], shown.at[is_hidden]
     if request.rules is not NO_RULES and request.rules.filters:
         selected = served.attributes.select(*request.rules.filters)
         if candidates is not None:
             candidates = candidates[selected.is_met[candidates]]
-        elif selected.numbers is not None:
-            candidates = selected.numbers
         else:
-            closed, n_open = selected.closed, selected.n_items
+            candidates, closed, key, n_open = selected.numbers, selected.closed, selected.key, selected.n_items
             excluded, is_open = excluded[selected.is_met[excluded]], selected.is_met[seen]
             seen, at = seen[is_open], at[is_open]
     for others in (excluded, candidates):
         if others is not None and len(seen):
             is_kept = _is_in(seen, others) == (others is candidates)
             seen, at = seen[is_kept], at[is_kept]
-    if candidates is not None:
+    if candidates is not None and not key:  # what is excluded of those that meet a filter is known already
         excluded = excluded[_is_in(excluded, candidates)]
     n_candidates = (n_open if candidates is None else len(candidates)) - len(excluded)
     returning = max(0, min(request.k, n_candidates) - (n_candidates - len(seen)))
     hidden = seen[np.lexsort((seen, at))][returning:] if returning else seen
     every = np.sort(np.concatenate([excluded, hidden]), kind="stable")  # which merges what is in order already
-    return Available(served.n_items, every, candidates, closed)
+    return Available(served.n_items, every, candidates, closed, key)
 
 
 def _excluded(served: ServedCatalog, never: Integers, request: SlateRequest) -> Integers:

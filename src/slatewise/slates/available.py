@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +19,8 @@ NO_NUMBERS = np.zeros(0, dtype=np.int64)
 NO_TABLE = np.zeros((0, 0), dtype=np.bool_)
 NO_WORDS = np.zeros(0, dtype=np.uint64)
 NO_WORDS.flags.writeable = False
+NO_KEY = b""
+KEY_BYTES = 16
 
 AvailableArguments = tuple[bool, Booleans, Integers, Integers, Words]
 """Whether there are candidates, the table or none, excluded items, candidates, and closed items as bits or none: what
@@ -31,12 +34,16 @@ class Available:
     Where most items are candidates, they are better given as what is `closed`, in the bits of `pack_closed`, without
     candidates. `Available.of` checks and sorts; the plain constructor takes arrays that are in order already, such as
     the items of a category that were looked up once.
+
+    key: names items that will be asked for again, by `list_key`, so that what is prepared for them is remembered: the
+    candidates, or else those that are not closed.
     """
 
     n_items: int
     excluded: Integers
     candidates: Integers | None = None
     closed: Words = field(default_factory=lambda: NO_WORDS)
+    key: bytes = NO_KEY
 
     def __post_init__(self) -> None:
         if self.closed.size and (self.candidates is not None or self.closed.size != -(-self.n_items // BITS)):
@@ -56,6 +63,12 @@ class Available:
         """
         chosen = None if candidates is None else _numbers("candidates", candidates, n_items)
         return cls(n_items, _numbers("excluded", excluded, n_items), chosen)
+
+    def listed(self) -> Integers:
+        """Return the candidates, or else the items that are not closed, excluded or not, ascending."""
+        if self.candidates is not None:
+            return self.candidates
+        return np.flatnonzero(replace(self, excluded=NO_NUMBERS).table()[0])
 
     def table(self) -> Booleans:
         """Return the table (1, n_items) that says the same."""
@@ -105,6 +118,15 @@ def pack_closed(is_open: Booleans) -> Words:
     words: Words = padded.view("<u8").astype(np.uint64)
     words.flags.writeable = False
     return words
+
+
+def list_key(is_open: Booleans) -> bytes:
+    """Return what identifies some items (n_items,) of a catalog, a digest.
+
+    >>> list_key(np.array([True, False])) == list_key(np.array([False, True]))
+    False
+    """
+    return hashlib.blake2b(np.packbits(is_open).data, digest_size=KEY_BYTES).digest()
 
 
 def _numbers(name: str, given: Iterable[int] | Integers, n_items: int) -> Integers:

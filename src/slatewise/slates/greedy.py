@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from slatewise.compiled import compiled
-from slatewise.slates.available import Available, AvailableArguments, available_arguments
+from slatewise.slates.available import NO_TABLE, NO_WORDS, Available, AvailableArguments, available_arguments
 from slatewise.slates.kernels import (
     BLOCK,
     KEPT_VALUES,
@@ -88,6 +88,9 @@ CROWDED_SETS = 8
 RUN = 64
 """Bounds of blocks are compared so many at a time, in vector registers."""
 
+EXACT = 1.0
+"""The largest cosine that items of any block can have."""
+
 UNREAD = -1
 """Stands for the number of chosen items where a block has no values yet."""
 
@@ -128,12 +131,25 @@ def choose(scores: Scores, rule: Rule, available: Available | ArrayLike, k: int,
     allowed = available_arguments(available, rows, n_items)
     items, gains, own = np.empty((rows, k), dtype=np.int64), np.empty((rows, k)), np.empty((rows, k))
     arguments = score_arguments(scores)
+    if isinstance(available, Available) and available.key:
+        arguments, allowed = _from_list(scores, available, arguments, allowed)
     if rows == 1 and not allowed[0] and len(scores.items.quantized.codes) >= FEWEST_BLOCKS:
         arguments = bounded_by_threads(arguments, k)
     failed = choose_slates(arguments, rule_arguments(rule), allowed, (items, gains, own))
     if failed >= 0:
         raise ValueError("the score of an available item is not finite; mark it not available, or repair its vector")
     return Choice(items, gains, gains - own)
+
+
+def _from_list(
+    scores: Scores, available: Available, arguments: ScoreArguments, allowed: AvailableArguments
+) -> tuple[ScoreArguments, AvailableArguments]:
+    """Return how to choose from items that are asked for again: from their own copy, exactly, once there is one."""
+    listed = scores.items.lists.get(available, scores.items.quantized)
+    if listed is None:
+        return arguments, allowed
+    numbers, copy = listed
+    return (*arguments[:-1], (*copy, EXACT)), (True, NO_TABLE, allowed[2], numbers, NO_WORDS)
 
 
 def score_arguments(scores: Scores) -> ScoreArguments:
@@ -176,7 +192,7 @@ def choose_slates(
         weight = weights[user if weights.size > 1 else 0]
         active = (RELEVANCE if weight == 0.0 and kind != VOLUME else kind, weight, noise)
         error = rounding_error(scores, user)
-        int8 = int8_weights(scores, user, error, restricted)
+        int8 = int8_weights(scores, user, error, n)
         one_pass = (user, n, error, narrow_weights(scores, user), candidates, int8)
         if int8[0]:
             blocks[1][:] = 0  # items are looked up in `available` as they come into question
@@ -214,7 +230,7 @@ def close_unavailable(available: AvailableArguments, user: int, closed: Words, n
 
 @inner
 def is_available(available: AvailableArguments, user: int, item: int) -> bool:
-    """Whether a user may see an item, where there are no candidates."""
+    """Whether a user may see an item, where there are no candidates, or an item among them."""
     _, table, excluded, _, words = available
     if words.size > 0 and (words[item // BLOCK] >> np.uint64(item % BLOCK)) & np.uint64(1) != np.uint64(0):
         return False

@@ -6,6 +6,8 @@ copy whose items are no longer all sorted is as exact, but lets more blocks be r
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,8 +37,17 @@ def changed_items(before: LinearItems, after: tuple[Vectors, Floats], changed: I
     copy = requantize(before.quantized, rows, offsets, changed)
     items = LinearItems(rows, offsets, read_only(base, np.float64), copy)
     longest, highest = float(lengths.max()), float(np.abs(offsets[changed]).max())
+    vars(items)["lists"] = before.lists.changed(partial(_changed_list, (rows, offsets), changed))
     vars(items)["extent"] = (max(before.extent[0], longest), max(before.extent[1], highest))
     return items
+
+
+def _changed_list(
+    after: tuple[NDArray[np.float32], NDArray[np.float32]], changed: Integers, copy: Quantized
+) -> Quantized:
+    """Return the copy of a list of items, some of which may be among those that changed."""
+    members = changed[_places_of(changed, copy.items) >= 0]
+    return requantize(copy, *after, members) if len(members) else copy
 
 
 def _is_worth_a_new_copy(copy: Quantized, n_items: int, lengths: Floats) -> bool:
@@ -66,9 +77,14 @@ def changed_sets(sets: CategorySets, indicators: NDArray[np.bool_], n_items: int
 def requantize(
     copy: Quantized, features: NDArray[np.float32], offsets: NDArray[np.float32], changed: Integers
 ) -> Quantized:
-    """Return the copy of features of which only some items differ from those that it was made of."""
-    n_items, n_blocks = len(features), -(-len(features) // BLOCK)
-    places = np.where(changed < len(copy.items), _places_of(changed, copy.items), changed)
+    """Return the copy of features of which only some items differ from those that it was made of.
+
+    An item that it did not have comes to the place of its number, behind the end.
+    """
+    places = _places_of(changed, copy.items)
+    is_new = places < 0
+    n_items = len(copy.items) + int(is_new.sum())
+    n_blocks, places = -(-n_items // BLOCK), np.where(is_new, changed, places)
     codes, (scales, copied_offsets, limits) = _codes(copy, n_items, places), _places(n_blocks)
     scales[: len(copy.scales)], copied_offsets[: len(copy.offsets)] = copy.scales, copy.offsets
     limits[:, : copy.limits.shape[1]] = copy.limits
@@ -118,7 +134,7 @@ def _places(n_blocks: int) -> tuple[NDArray[np.float32], NDArray[np.float32], Fl
 
 def _places_of(wanted: Integers, items: Integers) -> Integers:
     """Return the places of some items, −1 for those that have none."""
-    found = np.flatnonzero(np.isin(items, wanted))
+    found = np.flatnonzero(np.isin(items, wanted, kind="table"))
     order = np.argsort(items[found])
     known = items[found][order]
     at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)

@@ -7,7 +7,7 @@ question are scored exactly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ from slatewise.slates.kernels import (
     read_only,
     squared_lengths,
 )
+from slatewise.slates.list_copies import ListCopies
 from slatewise.slates.quantized import (
     NOT_QUANTIZED,
     Quantized,
@@ -84,13 +85,15 @@ class LinearItems:
     """What is prepared once per catalog for scores that are linear in features, up to a bound.
 
     features: (n_items, dim) float32; offsets: (n_items,) float32, such that no gain exceeds w·x_i + o_i by more than
-    rounding; base: (n_items,) float64, added to exact scores, or nothing; quantized: an int8 copy, or nothing.
+    rounding; base: (n_items,) float64, added to exact scores, or nothing; quantized: an int8 copy, or nothing; lists:
+    the copies of lists of items that are asked for again and again.
     """
 
     features: NDArray[np.float32]
     offsets: NDArray[np.float32]
     base: Floats
     quantized: Quantized = NOT_QUANTIZED
+    lists: ListCopies = field(default_factory=ListCopies, init=False, repr=False)
 
     @classmethod
     def of(
@@ -203,10 +206,10 @@ def narrow_weights(scores: ScoreArguments, user: int) -> NDArray[np.float32]:
 
 
 @allocating
-def int8_weights(scores: ScoreArguments, user: int, error: float, is_restricted: bool) -> QuantizedWeights:
-    """Return the weights for the int8 copy, which is used if there is one, for all items that float32 can hold."""
+def int8_weights(scores: ScoreArguments, user: int, error: float, n: int) -> QuantizedWeights:
+    """Return the weights for the int8 copy, which is used if it is of the n items in question and float32 holds all."""
     kind, values, _, _, _, _, factor, _, _, copy = scores
-    if kind == TABLE or copy[0].shape[0] == 0 or is_restricted or not error < np.inf:
+    if kind == TABLE or copy[3].size != n or not error < np.inf:
         return False, np.empty(0, dtype=np.int16), 0.0, 0.0, 0.0, 0.0
     return quantized_weights(copy, values, user, factor if kind == LOGISTIC else 1.0)
 

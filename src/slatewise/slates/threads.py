@@ -57,7 +57,7 @@ def bound_some(scores: ScoreArguments, k: int, n_parts: int, limits: Floats, par
 
     A block is passed over, with what it began with, if k others have better bounds than it can have.
     """
-    int8 = int8_weights(scores, 0, rounding_error(scores, 0), False)
+    int8 = int8_weights(scores, 0, rounding_error(scores, 0), scores[9][3].size)
     if not int8[0]:
         return
     products, values, best = np.empty(BLOCK, dtype=np.int32), np.empty(BLOCK), np.full(k, -np.inf)
