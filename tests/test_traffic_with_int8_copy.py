@@ -1,4 +1,4 @@
-"""Random traffic, with requests and rules of every kind: the int8 copy of the vectors changes nothing that is shown."""
+"""Random traffic, with requests and rules of every kind: int8 copies of the vectors change nothing that is shown."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ import pytest
 from slatewise.recommender import Boost, Recommender, SlateRules
 from slatewise.recommender.events import Event
 from slatewise.recommender.types import NothingToShowError, PolicyShare
+from slatewise.slates import list_copies
 from slatewise.slates.quantized import VARIABLE
 from tests.support.recommending import Clock, ids, make_catalog
 
@@ -94,6 +95,7 @@ def test_traffic_is_served_the_same_with_and_without_the_copy(
 ) -> None:
     """Exclusions and shown items together, once in no common order, came through the copy: this would have seen it."""
     monkeypatch.setenv(VARIABLE, "1")
+    monkeypatch.setattr(list_copies, "ENOUGH", 2)
     with_copy = Traffic(policy, seed).run()
     monkeypatch.setenv(VARIABLE, "never")
     assert with_copy == Traffic(policy, seed).run()
