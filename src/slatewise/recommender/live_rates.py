@@ -40,9 +40,13 @@ def logged_explanation(choice: Choice | None) -> Sequence[float]:
 
 
 def _read_explanation(change: SlateChange, transaction: Transaction) -> SlateChange:
-    """Return a change with what taste explains, from the log."""
-    slate = change.after.record
-    explained = logged_explanation(transaction.choices_of(slate.user, slate.number, 1).get(slate.number))
+    """Return a change with what taste explains, from the log.
+
+    The slate may have been merged into another user since, where it has another number, or forgotten.
+    """
+    slate = transaction.slate(change.after.record.slate_id)
+    choices = {} if slate is None else transaction.choices_of(slate.user, slate.number, 1)
+    explained = logged_explanation(None if slate is None else choices.get(slate.number))
     return SlateChange(replace(change.before, explained=explained), replace(change.after, explained=explained))
 
 
