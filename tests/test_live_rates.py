@@ -62,14 +62,14 @@ def test_what_taste_explains_of_a_slate_is_found_after_it_was_merged(store: str,
     """Another slate has its user and number by then. Whoever did not show the slate looks for it in the log."""
     with exploring(trained(WORLD), store) as recommender:
         other = Recommender(recommender.catalog, recommender._policies, recommender.store)
-        for number in range(3):
+        for _ in range(3):
             liked = recommender.recommend("session", 5)
             recommender.feedback(liked.slate_id, [item.id for item in liked.items if int(item.id) % 2])
         recommender.learn_rates()
         slate = recommender.recommend("session", size)
         other.feedback(slate.slate_id, [slate.items[0].id], seen=size)
         other.merge("ann", "session")
-        for _ in range(number + 2):
+        for _ in range(4):
             other.recommend("session", 5)
         other.learn_rates()
         learned = sums(recommender)
