@@ -61,6 +61,25 @@ def test_late_and_retracted_reactions_leave_what_the_log_says(store: str) -> Non
         assert sums(recommender) != learned
 
 
+def test_a_slate_that_was_seen_and_then_withdrawn_says_nothing(store: str) -> None:
+    """Whether it is drafted first or chosen within the transaction, and whoever withdraws it."""
+    with exploring(trained(WORLD), store) as recommender:
+        other = Recommender(recommender.catalog, recommender._policies, recommender.store)
+        for number, one in enumerate((recommender, other, recommender, other)):
+            slate = recommender.recommend(f"user {number}", 5)
+            recommender.feedback(slate.slate_id, seen=5, final=False)
+            recommender.learn_rates()
+            assert sums(recommender) != {}
+            request = one.request(f"user {number}", 5, replaces=slate.slate_id)
+            if number < 2:
+                one.record(one.draft(request)).result()
+            else:
+                one.draft_and_record(request).result()
+            one.learn_rates()
+            recommender.learn_rates()
+            assert not any(any(row) for row in sums(recommender).values())
+
+
 @pytest.mark.parametrize("size", [3, 5])
 def test_what_taste_explains_of_a_slate_is_found_after_it_was_merged(store: str, size: int) -> None:
     """Another slate has its user and number by then. Whoever did not show the slate looks for it in the log."""
