@@ -1,8 +1,10 @@
 """Rates that learn from everyone: sums agree with the log, workers with each other, and slates repeat."""
 
 import itertools
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ from slatewise.catalog.embeddings import Factors
 from slatewise.data.synthetic import World, WorldSize, make_world
 from slatewise.evidence import Attention
 from slatewise.policies.calibrated import Calibrated
-from slatewise.recommender import Item, PolicyShare, Recommender
+from slatewise.recommender import Item, PolicyShare, Recommender, live_rates
+from slatewise.store import Store, StoreUnavailableError
+from tests.support.recommending import Job, WrappedStore
 
 WORLD = make_world(WorldSize(n_users=300, n_items=60, n_categories=5, dim=3), seed=5)
 CLOCK = itertools.count(1_000.0)
@@ -55,6 +59,84 @@ def test_late_and_retracted_reactions_leave_what_the_log_says(store: str) -> Non
         assert sums(recommender) == learned
         recommender.store.write(lambda t: t.add_rates("broken", {first[0]: replace(t.rates()[first[0]])})).result()
         assert sums(recommender) != learned
+
+
+def test_a_slate_that_was_seen_and_then_withdrawn_says_nothing(store: str) -> None:
+    """Whether it is drafted first or chosen within the transaction, and whoever withdraws it."""
+    with exploring(trained(WORLD), store) as recommender:
+        other = Recommender(recommender.catalog, recommender._policies, recommender.store)
+        for number, one in enumerate((recommender, other, recommender, other)):
+            slate = recommender.recommend(f"user {number}", 5)
+            recommender.feedback(slate.slate_id, seen=5, final=False)
+            recommender.learn_rates()
+            assert sums(recommender) != {}
+            request = one.request(f"user {number}", 5, replaces=slate.slate_id)
+            if number < 2:
+                one.record(one.draft(request)).result()
+            else:
+                one.draft_and_record(request).result()
+            one.learn_rates()
+            recommender.learn_rates()
+            assert not any(any(row) for row in sums(recommender).values())
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_what_taste_explains_of_a_slate_is_found_after_it_was_merged(store: str, size: int) -> None:
+    """Another slate has its user and number by then. Whoever did not show the slate looks for it in the log."""
+    with exploring(trained(WORLD), store) as recommender:
+        other = Recommender(recommender.catalog, recommender._policies, recommender.store)
+        for _ in range(3):
+            liked = recommender.recommend("session", 5)
+            recommender.feedback(liked.slate_id, [item.id for item in liked.items if int(item.id) % 2])
+        recommender.learn_rates()
+        slate = recommender.recommend("session", size)
+        other.feedback(slate.slate_id, [slate.items[0].id], seen=size)
+        other.merge("ann", "session")
+        for _ in range(4):
+            other.recommend("session", 5)
+        other.learn_rates()
+        learned = sums(recommender)
+        recommender.rebuild_rates()
+        assert sums(recommender) == learned
+
+
+class StoreThatGoesAway(WrappedStore):
+    """Refuses everything after so many more reads and writes, while `calls_left` is a number."""
+
+    calls_left: int | None = None
+
+    def _count(self) -> None:
+        if self.calls_left == 0:
+            raise StoreUnavailableError("away")
+        self.calls_left = None if self.calls_left is None else self.calls_left - 1
+
+    def write(self, job: Job) -> Future[Any]:
+        self._count()
+        return super().write(job)
+
+    def read(self, job: Job) -> Any:
+        self._count()
+        return super().read(job)
+
+
+@pytest.mark.parametrize("calls", range(9))
+def test_no_rate_is_lost_while_the_store_is_away(calls: int, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes away at any read or write, also between the parts of what is learned, and comes back."""
+    monkeypatch.setattr(live_rates, "PER_WRITE", 4)
+    with exploring(trained(WORLD), store) as recommender:
+        away = StoreThatGoesAway(recommender.store)
+        other = Recommender(recommender.catalog, recommender._policies, cast(Store, away))
+        for number in range(6):
+            slate = recommender.recommend(f"user {number}", 3)
+            other.feedback(slate.slate_id, [slate.items[0].id], seen=3)
+        away.calls_left = calls
+        with pytest.raises(StoreUnavailableError):
+            other.learn_rates()
+        away.calls_left = None
+        other.learn_rates()
+        learned = sums(recommender)
+        recommender.rebuild_rates()
+        assert sums(recommender) == learned != {}
 
 
 def test_what_a_killed_process_had_not_learned_yet_is_learned_from_the_log(store: str) -> None:

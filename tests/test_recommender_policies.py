@@ -198,8 +198,8 @@ A_CLASS: Any = POLICIES["dc2b"]
     [
         ({}, "polic"),
         ({"popular": 0.5}, "sum to 0.5"),
-        ({"popular": 1.5}, "share above 0"),
-        ({"popular": -1.0, "mmr": 2.0}, "share above 0"),
+        ({"popular": 1.5}, "the share of popular is 1.5; give"),
+        ({"popular": -1.0, "mmr": 2.0}, "the share of popular is -1.0; give"),
         ({"warm": PolicyShare("dc2b", 0.7), "cold": PolicyShare("dc2b", 0.7)}, "sum to 1.4"),
         ({"warm": PolicyShare("no such")}, "no policy"),
         ({"warm": PolicyShare("dc2b", options={"no such": 1})}, "no option"),
@@ -209,7 +209,7 @@ A_CLASS: Any = POLICIES["dc2b"]
         (3, "policy is 3; give a name"),
         (A_CLASS, "policy is <class .*Dc2b'>; give a name"),
         ({"warm": PolicyShare(A_CLASS)}, "policy is <class .*Dc2b'>; give a name"),
-        ({"popular": "half"}, "share above 0"),
+        ({"popular": "half"}, "the share of popular is 'half'; give"),
     ],
 )
 def test_shares_must_make_sense(policy: Any, message: str) -> None:

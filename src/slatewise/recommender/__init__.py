@@ -469,7 +469,9 @@ class Recommender:
         >>> [recommender.record(draft).result() is None for draft in drafts]
         [False, True]
         """
-        return self.store.write(lambda transaction: record_slate(self._serving, transaction, draft))
+        recorded = self.store.write(lambda transaction: record_slate(self._serving, transaction, draft))
+        recorded.add_done_callback(lambda done: self._note_withdrawn(done, [draft]))
+        return recorded
 
     def is_exact(self, draft: Draft) -> bool | None:
         """Choose a draft again, exactly, and return whether that gives the same items; None if it was exact anyway.
@@ -505,7 +507,10 @@ class Recommender:
         >>> recommender.draft_and_record(SlateRequest("ann")).result().number
         0
         """
-        return self.store.write(lambda transaction: draft_and_record(self._serving, transaction, request))
+        serving, drafts = self._serving, deque[Draft](maxlen=1)
+        recorded = serving.store.write(lambda transaction: draft_and_record(serving, transaction, request, drafts))
+        recorded.add_done_callback(lambda done: self._note_withdrawn(done, drafts))
+        return recorded
 
     def feedback(
         self,
@@ -1302,6 +1307,12 @@ class Recommender:
         """Remember what an event changed once that is durable, for the next `learn_rates`."""
         if receipt.exception() is None:
             self._rates.noted.extend(changes)
+
+    def _note_withdrawn(self, recorded: Future[Any], drafts: Iterable[Draft]) -> None:
+        """Remember what was withdrawn: its user may have said that it was seen, though not more."""
+        if recorded.exception() is None and recorded.result() is not None:
+            changes = (draft.withdrawn for draft in drafts)
+            self._rates.noted.extend(change for change in changes if change is not None and change.before.counts)
 
     def _start_over(self, items: ItemSnapshot) -> None:
         """Serve from other items, and load every profile again."""

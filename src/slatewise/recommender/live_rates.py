@@ -6,6 +6,7 @@ per catalog and worker. Rates that moved noticeably are published under a number
 rates only and logged with that number, so that they can be chosen again.
 """
 
+import math
 import os
 import threading
 from collections import defaultdict, deque
@@ -22,7 +23,7 @@ from slatewise.recommender.learning import LoggedSlate, SlateChange, by_size, re
 from slatewise.recommender.loading import LogTail
 from slatewise.recommender.rate_publications import PublishedRates, compact, latest_rates, note_catalog, publish
 from slatewise.recommender.served_catalog import ServedCatalog
-from slatewise.store.protocol import Store, Transaction
+from slatewise.store.protocol import Store, StoreFullError, StoreUnavailableError, StoreUncertainError, Transaction
 from slatewise.store.records import Choice, ItemId, ItemRate
 
 SHARDS = 16
@@ -39,10 +40,18 @@ def logged_explanation(choice: Choice | None) -> Sequence[float]:
     return ((choice or {}).get("exploration") or {}).get("explained") or ()
 
 
+def _add_rates(shard: str, more: Mapping[ItemId, ItemRate], transaction: Transaction) -> None:
+    transaction.add_rates(shard, more)
+
+
 def _read_explanation(change: SlateChange, transaction: Transaction) -> SlateChange:
-    """Return a change with what taste explains, from the log."""
-    slate = change.after.record
-    explained = logged_explanation(transaction.choices_of(slate.user, slate.number, 1).get(slate.number))
+    """Return a change with what taste explains, from the log.
+
+    The slate may have been merged into another user since, where it has another number, or forgotten.
+    """
+    slate = transaction.slate(change.after.record.slate_id)
+    choices = {} if slate is None else transaction.choices_of(slate.user, slate.number, 1)
+    explained = logged_explanation(None if slate is None else choices.get(slate.number))
     return SlateChange(replace(change.before, explained=explained), replace(change.after, explained=explained))
 
 
@@ -91,6 +100,8 @@ class LiveRates:
         self._store, self._lock = store, threading.Lock()
         self.noted = deque[SlateChange](maxlen=KEPT_IN_MEMORY)
         """What the next `step` learns, since feedback was recorded; what is forgotten here is still in the log."""
+        self._unsaved = deque[tuple[str, dict[ItemId, ItemRate]]]()
+        """Sums to write, by shard; they stay here while the store is away."""
         self._published = PublishedRates()
         self._served: ServedCatalog | None = None
         self._listed: str | None = None
@@ -105,9 +116,7 @@ class LiveRates:
     def step(self, served: ServedCatalog, now: float) -> int:
         """Learn what was noted, publish what moved, and follow what others published; return the version in force."""
         with self._lock:
-            noted = [self.noted.popleft() for _ in range(len(self.noted))]
-            for start in range(0, len(noted), PER_WRITE):
-                self._learn(served, noted[start : start + PER_WRITE])
+            noted = self._learn_noted(served)
             if self._follow(served):
                 self._evidence = None  # others have learned something, too
             if noted:
@@ -123,6 +132,7 @@ class LiveRates:
         """Learn the rates again from the log of this catalog, and write by how much the kept sums differ from it."""
         with self._lock:
             self.noted.clear()
+            self._unsaved.clear()
             self._evidence = None
             kept = self._store.read(lambda transaction: transaction.rates(served.digest))
             logged = total_rates((1.0, self._logged(served, user)) for user in self._store.users())
@@ -132,8 +142,24 @@ class LiveRates:
             self._follow(served)
             return self._published.version
 
-    def _learn(self, served: ServedCatalog, noted: Sequence[SlateChange]) -> None:
-        """Keep what some feedback changed, as far as its slates were chosen from this catalog."""
+    def _learn_noted(self, served: ServedCatalog) -> bool:
+        """Keep what was noted, and what could not be written before; return whether there was any."""
+        is_any = bool(self.noted or self._unsaved)
+        if self._unsaved:
+            self._evidence = None
+            self._write_unsaved()
+        for _ in range(math.ceil(len(self.noted) / PER_WRITE)):
+            noted = [self.noted.popleft() for _ in range(min(len(self.noted), PER_WRITE))]
+            try:
+                more = self._changed(served, noted)
+            except StoreUnavailableError:
+                self.noted.extendleft(reversed(noted))
+                raise
+            self._save(served, more)
+        return is_any
+
+    def _changed(self, served: ServedCatalog, noted: Sequence[SlateChange]) -> dict[ItemId, ItemRate]:
+        """Return what some feedback changed, as far as its slates were chosen from this catalog."""
         ours = [change for change in noted if change.after.record.catalog == served.digest]
         complete = [
             change if change.after.explained is not None else self._store.read(partial(_read_explanation, change))
@@ -141,7 +167,7 @@ class LiveRates:
         ]
         after = slate_rates((change.after for change in complete), served.rules.attention)
         before = slate_rates((change.before for change in complete), served.rules.attention)
-        self._save(served, total_rates([(1.0, after), (-1.0, before)]))
+        return total_rates([(1.0, after), (-1.0, before)])
 
     def _logged(self, served: ServedCatalog, user: str) -> dict[ItemId, ItemRate]:
         return self._store.read(lambda transaction: logged_rates(transaction, user, served))
@@ -149,14 +175,23 @@ class LiveRates:
     def _save(self, served: ServedCatalog, more: Mapping[ItemId, ItemRate]) -> None:
         """Write sums; if that fails halfway, or the items have changed, everyone's evidence is read again."""
         known, self._evidence = self._evidence, None
-        items = [*more.items()]
-        for start in range(0, len(items), PER_WRITE):
-            self._write(f"{served.digest}/{os.getpid() % SHARDS}", dict(items[start : start + PER_WRITE]))
+        items, shard = [*more.items()], f"{served.digest}/{os.getpid() % SHARDS}"
+        self._unsaved += ((shard, dict(items[start : start + PER_WRITE])) for start in range(0, len(items), PER_WRITE))
+        self._write_unsaved()
         if known is not None and served is self._served:
             self._evidence = with_sums(served, known, more)
 
-    def _write(self, shard: str, more: Mapping[ItemId, ItemRate]) -> None:
-        self._store.write(lambda transaction: transaction.add_rates(shard, more)).result()
+    def _write_unsaved(self) -> None:
+        """Write sums that are not in the store yet; keep them as long as it is away or full, and has not got them."""
+        while self._unsaved:
+            shard, more = self._unsaved.popleft()
+            try:
+                self._store.write(partial(_add_rates, shard, more)).result()
+            except StoreUncertainError:
+                raise
+            except (StoreUnavailableError, StoreFullError):
+                self._unsaved.appendleft((shard, more))
+                raise
 
     def _follow(self, served: ServedCatalog) -> bool:
         """Read what was published since, and hand it to the policies of the catalog; return whether there was any."""

@@ -7,6 +7,7 @@ written about the user in the meantime; then nothing is recorded, and the slate 
 import math
 import os
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import count
@@ -20,7 +21,7 @@ from slatewise.policies import Available, Policy, Slates, State
 from slatewise.randomness import Streams
 from slatewise.recommender.constrained import FORBIDDEN, NOT_ON_SALE, UNKNOWN, Question, select_by_rules
 from slatewise.recommender.event_kinds import standing
-from slatewise.recommender.learning import Learned, LoggedSlate, Shown, faded_wishes, likes_at, state_at
+from slatewise.recommender.learning import Learned, LoggedSlate, Shown, SlateChange, faded_wishes, likes_at, state_at
 from slatewise.recommender.loading import load_profile
 from slatewise.recommender.profile import (
     SAVE_EVERY,
@@ -194,7 +195,7 @@ class Serving:
 class Draft:
     """A slate that was chosen at a time but not recorded yet, and what else recording it changes.
 
-    closed: the user's slates that it closes, with what was said about them; withdrawn: the slate that it replaces;
+    closed: the user's slates that it closes, with what was said about them; withdrawn: the slate it replaces;
     propensities: of its items, given those before each, if they were drawn; explained: what taste adds to the rates of
     its items, None if the policy knows no rates. The version of the profile is the oldest that any of this was read
     from.
@@ -204,7 +205,7 @@ class Draft:
     served: ServedCatalog
     profile: UserProfile
     closed: tuple[LoggedSlate, ...]
-    withdrawn: SlateRecord | None
+    withdrawn: SlateChange | None
     numbers: Integers
     items: tuple[SlateItem, ...]
     variety: float | None
@@ -254,7 +255,7 @@ def draft_slate(serving: Serving, request: SlateRequest, transaction: Transactio
         known = _load(serving, transaction, request.user, policy)
         serving.profiles.put(request.user, known)
     withdrawn = _withdrawn(known, request, now)
-    closing, closed = close_open(known if withdrawn is None else known.without(withdrawn), now)
+    closing, closed = close_open(known if withdrawn is None else known.without(withdrawn.after.record), now)
     profile = learn_closed(closing)
     random = Streams(serving.seed, profile.random_key, profile.n_slates)
     chosen = choose_items(served, profile, request, random, now)
@@ -382,7 +383,7 @@ def _write(serving: Serving, transaction: Transaction, draft: Draft, now: float)
     """Write a draft, and what it withdraws and closes, for a user who is locked and as the draft knows them."""
     user, profile = draft.request.user, draft.profile
     if draft.withdrawn is not None:
-        transaction.update_slate(replace(draft.withdrawn, closed_at=now))
+        transaction.update_slate(replace(draft.withdrawn.after.record, closed_at=now))
     for closed in draft.closed:
         n_liked = len(closed.tally.liked(closed.record.items))
         serving.close(transaction, replace(closed.record, closed_at=now), n_liked)
@@ -402,14 +403,16 @@ def _write(serving: Serving, transaction: Transaction, draft: Draft, now: float)
     return Slate(slate.slate_id, slate.user, slate.number, slate.policy, slate.variety, draft.items, draft.unmet)
 
 
-def draft_and_record(serving: Serving, transaction: Transaction, request: SlateRequest) -> Slate:
-    """Choose a slate and record it while no other writer can change the user."""
+def draft_and_record(serving: Serving, transaction: Transaction, request: SlateRequest, drafts: deque[Draft]) -> Slate:
+    """Choose a slate and record it while no other writer can change the user; `drafts` then holds it, if it is new."""
+    drafts.clear()
     record = transaction.lock(request.user)
     earlier = recorded_slate(serving.served, transaction, request)
     if earlier is not None:
         return earlier
     serving.profiles.keep_only(request.user, record.version)
-    return _write(serving, transaction, draft_slate(serving, request, transaction), serving.next_time(record))
+    drafts.append(draft_slate(serving, request, transaction))
+    return _write(serving, transaction, drafts[0], serving.next_time(record))
 
 
 def recorded_slate(served: ServedCatalog, transaction: Transaction, request: SlateRequest) -> Slate | None:
@@ -468,12 +471,12 @@ def _owned(serving: Serving, transaction: Transaction | None, user: str) -> tupl
     return tuple(dict.fromkeys(serving.store.read(job) if transaction is None else job(transaction)))
 
 
-def _withdrawn(profile: UserProfile, request: SlateRequest, now: float) -> SlateRecord | None:
-    """Return the slate to replace, withdrawn, if it is still open and nobody reacted to it."""
+def _withdrawn(profile: UserProfile, request: SlateRequest, now: float) -> SlateChange | None:
+    """Return the slate to replace, before and after it is withdrawn, if it is still open and nobody reacted to it."""
     slate = None if request.replaces is None else profile.pending_slate(request.replaces)
     if slate is None or slate.record.status != OPEN or slate.has_reactions():
         return None
-    return slate.record.with_status(WITHDRAWN, now)
+    return SlateChange(slate, slate.with_said(slate.record.with_status(WITHDRAWN, now), slate.tally))
 
 
 def _new_id(now: float) -> str:

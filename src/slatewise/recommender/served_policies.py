@@ -75,8 +75,11 @@ def policy_shares(policy: str | Policy | Mapping[str, float | PolicyShare]) -> d
     if not isinstance(policy, Mapping):
         return {policy_name(policy): PolicyShare(policy)}
     shares = {name: _share(name, given) for name, given in policy.items()}
-    if not shares or not all(isinstance(entry.share, Real) and 0.0 < entry.share <= 1.0 for entry in shares.values()):
-        raise ValueError(f"policies are {dict(policy)}; give each a share above 0 and up to 1")
+    if not shares:
+        raise ValueError("there is no policy to serve; name one")
+    for name, entry in shares.items():
+        if not (isinstance(entry.share, Real) and 0.0 < entry.share <= 1.0):
+            raise ValueError(f"the share of {name} is {entry.share!r}; give each policy one above 0 and up to 1")
     total = sum(entry.share for entry in shares.values())
     if abs(total - 1.0) > 1e-6:
         raise ValueError(f"the shares of the policies sum to {total:g}; make them sum to 1")

@@ -30,6 +30,6 @@ def rehearse(serving: Serving, policies: Iterable[str]) -> None:
 
 
 def _visit(serving: Serving, request: SlateRequest) -> None:
-    slate = serving.store.write(lambda transaction: draft_and_record(serving, transaction, request)).result()
+    slate = serving.store.write(lambda transaction: draft_and_record(serving, transaction, request, deque())).result()
     event, changes = FeedbackEvent(slate.slate_id, [slate.items[0].id]), deque[SlateChange](maxlen=1)
     serving.store.write(lambda transaction: record_feedback(serving, transaction, event, changes)).result()

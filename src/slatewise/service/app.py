@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -28,6 +29,9 @@ FOLLOW_FITS_EVERY = 30.0
 LOOK_FOR_TRAINING_EVERY = 5.0
 LEARN_RATES_EVERY, PAUSE_FACTOR = 1.0, 10.0
 """Seconds from one learning of rates to the next, or so many times as long as it takes."""
+PAUSE_AFTER_FAILURE = 5.0
+
+Background = Callable[[ServiceState], Coroutine[Any, Any, None]]
 
 
 def create_app(recommender: Recommender, settings: Settings, log: Log | None = None) -> Starlette:
@@ -47,7 +51,7 @@ def create_app(recommender: Recommender, settings: Settings, log: Log | None = N
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     """Run the background tasks while the service runs; at the end finish and learn what was submitted."""
     state: ServiceState = app.state.service
-    tasks = [asyncio.create_task(job(state)) for job in BACKGROUND]
+    tasks = [asyncio.create_task(keep_running(job, state)) for job in BACKGROUND]
     state.sweeper.start()
     state.item_follower.start()
     try:
@@ -64,6 +68,24 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         await asyncio.to_thread(state.recommender.close)
         state.log.event("stopped")
         await asyncio.to_thread(state.log.close)
+
+
+async def keep_running(job: Background, state: ServiceState) -> None:
+    """Run a background task; begin again after a failure that it did not expect, with a line in the log."""
+    while True:
+        try:
+            return await job(state)
+        except Exception as error:  # noqa: BLE001
+            state.log.failure(job.__name__.removeprefix("_"), error)
+        await asyncio.sleep(PAUSE_AFTER_FAILURE)
+
+
+async def _once_the_store_responds(job: Callable[[], Awaitable[None]]) -> None:
+    """Do something; while the store is away, try again."""
+    while True:
+        with suppress(StoreError):
+            return await job()
+        await asyncio.sleep(FOLLOW_RELOADS_EVERY)
 
 
 async def _follow_fits(state: ServiceState) -> None:
@@ -86,7 +108,7 @@ async def _retrain(state: ServiceState) -> None:
             if record is not None:
                 state.log.event("catalog trained", outcome=record.outcome, version=record.version, why=record.words)
             if record is not None and record.outcome == ACCEPTED:
-                await state.reload_catalog()
+                await _once_the_store_responds(state.reload_catalog)
         except (CatalogError, RequestError, OSError) as error:
             state.log.event("catalog refused", why=str(error))
 
@@ -114,7 +136,7 @@ async def _follow_reloads(state: ServiceState) -> None:
     while state.reload_marker is not None:
         await asyncio.sleep(FOLLOW_RELOADS_EVERY)
         try:
-            await state.follow_reload()
+            await _once_the_store_responds(state.follow_reload)
         except (CatalogError, RequestError, OSError) as error:
             state.log.event("catalog refused", why=str(error))
 

@@ -6,7 +6,6 @@ import time
 from slatewise.recommender import Recommender
 from slatewise.service.cpu_affinity import unpin
 from slatewise.service.logs import Log
-from slatewise.store import StoreError
 
 INTERVAL = 0.25
 """Seconds between two looks; more after a change that took longer to take in."""
@@ -49,7 +48,7 @@ class ItemFollower:
             if self._recommender.follow_experiment():
                 self._log.event("experiment switched")
             self._has_failed = False
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001
             if not self._has_failed:
                 self._log.failure("follow_items", error)
             self._has_failed = True

@@ -22,6 +22,7 @@ from slatewise.service.schemas import MAX_EVENTS, CatalogView
 from slatewise.service.search import ItemSearch
 from slatewise.service.settings import Settings
 from slatewise.service.sweeper import Sweeper
+from slatewise.store import StoreError
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -118,12 +119,16 @@ class ServiceState:
         self._tell_workers()
 
     async def follow_reload(self) -> None:
-        """Reload the catalog if another worker has done so since the last check."""
+        """Reload the catalog if another worker has done so since the last check; again if the store was away."""
         latest = 0 if self.reload_marker is None else _modified(self.reload_marker)
         if latest != self._reload_seen:
-            self._reload_seen = latest
+            seen, self._reload_seen = self._reload_seen, latest
             async with self._reload_lock:
-                await self.run(self._load_catalog)
+                try:
+                    await self.run(self._load_catalog)
+                except StoreError:
+                    self._reload_seen = seen
+                    raise
 
     def _tell_workers(self) -> None:
         if self.reload_marker is not None:
