@@ -142,5 +142,5 @@ def test_less_than_nobody_who_saw_an_item_is_nobody(seen: float) -> None:
     evidence = RateEvidence(np.array([seen, 0.0, 0.0]), nothing, nothing)
     for rates in (prior.after(evidence), prior.after_unknown(evidence)):
         assert (rates.strength > 0.0).all()
-        assert ((0.0 < rates.mean) & (rates.mean < 1.0)).all()
+        assert ((rates.mean > 0.0) & (rates.mean < 1.0)).all()
         assert np.isfinite(rates.deviation).all()
