@@ -44,6 +44,10 @@ def _add_rates(shard: str, more: Mapping[ItemId, ItemRate], transaction: Transac
     transaction.add_rates(shard, more)
 
 
+def _with_explanations(changes: Sequence[SlateChange], transaction: Transaction) -> list[SlateChange]:
+    return [one if one.after.explained is not None else _read_explanation(one, transaction) for one in changes]
+
+
 def _read_explanation(change: SlateChange, transaction: Transaction) -> SlateChange:
     """Return a change with what taste explains, from the log.
 
@@ -164,16 +168,18 @@ class LiveRates:
         for _ in range(math.ceil(len(self.noted) / PER_WRITE)):
             noted = [self.noted.popleft() for _ in range(min(len(self.noted), PER_WRITE))]
             try:
-                complete = [self._explained(change) for change in noted]
+                complete = self._explained(noted)
             except StoreUnavailableError:
                 self.noted.extendleft(reversed(noted))
                 raise
             self._save(served, by_catalog(complete, served.rules.attention))
         return is_any
 
-    def _explained(self, change: SlateChange) -> SlateChange:
-        is_known = change.after.explained is not None
-        return change if is_known else self._store.read(partial(_read_explanation, change))
+    def _explained(self, changes: Sequence[SlateChange]) -> Sequence[SlateChange]:
+        """Return changes with what taste explains, which is known already of slates that this process has shown."""
+        if all(change.after.explained is not None for change in changes):
+            return changes
+        return self._store.read(partial(_with_explanations, changes))
 
     def _logged(self, served: ServedCatalog, user: str) -> dict[ItemId, ItemRate]:
         return self._store.read(lambda transaction: logged_rates(transaction, user, served))
