@@ -61,6 +61,25 @@ def test_late_and_retracted_reactions_leave_what_the_log_says(store: str) -> Non
         assert sums(recommender) != learned
 
 
+def test_feedback_on_a_slate_from_another_catalog_counts_for_that_one(store: str) -> None:
+    """It is in use again after a rollback; and nothing is taken from it that it was never given."""
+    catalog = trained(WORLD)
+    with exploring(catalog, store) as recommender:
+        slates = [recommender.recommend(f"user {number}", 5) for number in range(4)]
+        for slate in slates[:2]:
+            recommender.feedback(slate.slate_id, [slate.items[0].id], seen=5, final=False)
+        recommender.use_catalog(replace(catalog, log_odds=catalog.log_odds + 0.1))
+        for slate in slates[1:]:
+            recommender.feedback(slate.slate_id, [slate.items[1].id], seen=5)
+        recommender.learn_rates()
+        recommender.use_catalog(catalog)
+        recommender.feedback(slates[0].slate_id, retracted=[slates[0].items[0].id])
+        recommender.learn_rates()
+        learned = sums(recommender)
+        recommender.rebuild_rates()
+        assert sums(recommender) == learned != {}
+
+
 def test_a_slate_that_was_seen_and_then_withdrawn_says_nothing(store: str) -> None:
     """Whether it is drafted first or chosen within the transaction, and whoever withdraws it."""
     with exploring(trained(WORLD), store) as recommender:

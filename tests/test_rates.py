@@ -133,3 +133,14 @@ def test_features_after_a_change_of_some_rates_are_those_prepared_at_once(explor
             at_once = Calibrated(catalog, explore=explore).with_rates(rates)
             assert np.array_equal(policy.features, at_once.features)
             assert np.array_equal(policy.tastes_now, at_once.tastes_now)
+
+
+@pytest.mark.parametrize("seen", [-1.0, -30.0])
+def test_less_than_nobody_who_saw_an_item_is_nobody(seen: float) -> None:
+    """What a killed process had not written yet may be taken back by another one."""
+    prior, nothing = Rates(np.full(3, 0.3), np.full(3, 10.0)), np.zeros(3)
+    evidence = RateEvidence(np.array([seen, 0.0, 0.0]), nothing, nothing)
+    for rates in (prior.after(evidence), prior.after_unknown(evidence)):
+        assert (rates.strength > 0.0).all()
+        assert ((rates.mean > 0.0) & (rates.mean < 1.0)).all()
+        assert np.isfinite(rates.deviation).all()

@@ -105,7 +105,7 @@ class Rates:
         as much as training users liked, no item is worse than thought.
         """
         level = click_level(self, evidence)
-        strength = self.strength + level * evidence.seen
+        strength = self.strength + level * np.maximum(evidence.seen, 0.0)
         likes = self.strength * self.mean + evidence.clicked - level * evidence.explained
         shares = likes / strength
         mean = np.clip(shares, LEAST_RATE, 1.0 - LEAST_RATE)
@@ -116,7 +116,7 @@ class Rates:
         if not evidence.seen.any():
             return self
         clicked = float((evidence.clicked - evidence.explained).sum())
-        mean = (0.5 + max(clicked, 0.0)) / (1.0 + float(evidence.seen.sum()))
+        mean = (0.5 + max(clicked, 0.0)) / (1.0 + float(np.maximum(evidence.seen, 0.0).sum()))
         strength = ALIKE + np.maximum(evidence.seen, 0.0)
         likes = ALIKE * mean + evidence.clicked - evidence.explained
         return Rates(np.clip(likes / strength, LEAST_RATE, 1.0 - LEAST_RATE), strength)

@@ -44,6 +44,10 @@ def _add_rates(shard: str, more: Mapping[ItemId, ItemRate], transaction: Transac
     transaction.add_rates(shard, more)
 
 
+def _with_explanations(changes: Sequence[SlateChange], transaction: Transaction) -> list[SlateChange]:
+    return [one if one.after.explained is not None else _read_explanation(one, transaction) for one in changes]
+
+
 def _read_explanation(change: SlateChange, transaction: Transaction) -> SlateChange:
     """Return a change with what taste explains, from the log.
 
@@ -93,6 +97,19 @@ def total_rates(parts: Iterable[tuple[float, Mapping[ItemId, ItemRate]]]) -> dic
     return {item: ItemRate(*sums) for item, sums in totals.items() if any(sums)}
 
 
+def by_catalog(changes: Sequence[SlateChange], attention: Attention) -> dict[str, dict[ItemId, ItemRate]]:
+    """Return what some feedback changed, by the catalog that its slates were chosen from: not only that served now."""
+    groups = defaultdict[str, list[SlateChange]](list)
+    for change in changes:
+        groups[change.after.record.catalog].append(change)
+    found = {}
+    for digest, ours in groups.items():
+        after = slate_rates((change.after for change in ours), attention)
+        before = slate_rates((change.before for change in ours), attention)
+        found[digest] = total_rates([(1.0, after), (-1.0, before)])
+    return found
+
+
 class LiveRates:
     """Collects the feedback of this process and follows what is published by all; safe to use from several threads."""
 
@@ -136,7 +153,7 @@ class LiveRates:
             self._evidence = None
             kept = self._store.read(lambda transaction: transaction.rates(served.digest))
             logged = total_rates((1.0, self._logged(served, user)) for user in self._store.users())
-            self._save(served, total_rates([(1.0, logged), (-1.0, kept)]))
+            self._save(served, {served.digest: total_rates([(1.0, logged), (-1.0, kept)])})
             self._follow(served)
             self._publish(served, now)
             self._follow(served)
@@ -151,35 +168,32 @@ class LiveRates:
         for _ in range(math.ceil(len(self.noted) / PER_WRITE)):
             noted = [self.noted.popleft() for _ in range(min(len(self.noted), PER_WRITE))]
             try:
-                more = self._changed(served, noted)
+                complete = self._explained(noted)
             except StoreUnavailableError:
                 self.noted.extendleft(reversed(noted))
                 raise
-            self._save(served, more)
+            self._save(served, by_catalog(complete, served.rules.attention))
         return is_any
 
-    def _changed(self, served: ServedCatalog, noted: Sequence[SlateChange]) -> dict[ItemId, ItemRate]:
-        """Return what some feedback changed, as far as its slates were chosen from this catalog."""
-        ours = [change for change in noted if change.after.record.catalog == served.digest]
-        complete = [
-            change if change.after.explained is not None else self._store.read(partial(_read_explanation, change))
-            for change in ours
-        ]
-        after = slate_rates((change.after for change in complete), served.rules.attention)
-        before = slate_rates((change.before for change in complete), served.rules.attention)
-        return total_rates([(1.0, after), (-1.0, before)])
+    def _explained(self, changes: Sequence[SlateChange]) -> Sequence[SlateChange]:
+        """Return changes with what taste explains, which is known already of slates that this process has shown."""
+        if all(change.after.explained is not None for change in changes):
+            return changes
+        return self._store.read(partial(_with_explanations, changes))
 
     def _logged(self, served: ServedCatalog, user: str) -> dict[ItemId, ItemRate]:
         return self._store.read(lambda transaction: logged_rates(transaction, user, served))
 
-    def _save(self, served: ServedCatalog, more: Mapping[ItemId, ItemRate]) -> None:
-        """Write sums; if that fails halfway, or the items have changed, everyone's evidence is read again."""
+    def _save(self, served: ServedCatalog, sums: Mapping[str, Mapping[ItemId, ItemRate]]) -> None:
+        """Write sums by catalog; if that fails halfway, or items have changed, everyone's evidence is read again."""
         known, self._evidence = self._evidence, None
-        items, shard = [*more.items()], f"{served.digest}/{os.getpid() % SHARDS}"
-        self._unsaved += ((shard, dict(items[start : start + PER_WRITE])) for start in range(0, len(items), PER_WRITE))
+        for digest, more in sums.items():
+            items, shard = [*more.items()], f"{digest}/{os.getpid() % SHARDS}"
+            parts = (items[start : start + PER_WRITE] for start in range(0, len(items), PER_WRITE))
+            self._unsaved += ((shard, dict(part)) for part in parts)
         self._write_unsaved()
         if known is not None and served is self._served:
-            self._evidence = with_sums(served, known, more)
+            self._evidence = with_sums(served, known, sums.get(served.digest, {}))
 
     def _write_unsaved(self) -> None:
         """Write sums that are not in the store yet; keep them as long as it is away or full, and has not got them."""
