@@ -19,9 +19,18 @@ from slatewise.recommender.attributes import kind_of
 from slatewise.recommender.item_frame import item_frame
 from slatewise.recommender.items import ItemSnapshot
 from slatewise.recommender.verify import difference
-from slatewise.store import Store, open_store
+from slatewise.store import Store, StoreUnavailableError, open_store
+from slatewise.store.protocol import StoreUncertainError
 from slatewise.store.records import ItemRecord, ItemTable
-from tests.support.recommending import Clock, cached_profile, ids, loaded_profile, make_catalog, restarted
+from tests.support.recommending import (
+    Clock,
+    InterruptedStore,
+    cached_profile,
+    ids,
+    loaded_profile,
+    make_catalog,
+    restarted,
+)
 from tests.support.store_rows import do, emptied
 
 N_ITEMS = 12
@@ -542,3 +551,16 @@ def test_changes_at_the_same_time_all_count(catalog: Catalog, tmp_path: Path) ->
         assert recommender.snapshot.version == 1 + 4 * 4
         assert len(recommender.item(7).attributes) == 4 * 3
         assert recommender.snapshot.frame["price"].drop_nulls().sort().to_list() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_change_that_cannot_be_read_right_after_is_not_said_to_be_lost(catalog: Catalog) -> None:
+    def go_away() -> None:
+        raise StoreUnavailableError("the store is away")
+
+    store = InterruptedStore(open_store("memory://"))
+    recommender = Recommender(catalog, store=store)
+    store.before_reads = [go_away]
+    with pytest.raises(StoreUncertainError, match="the items were changed"):
+        recommender.put_items([Item(7_000, "New")])
+    assert recommender.follow_items()
+    assert recommender.item(7_000).title == "New"

@@ -80,9 +80,9 @@ from slatewise.recommender.types import (
 )
 from slatewise.recommender.verify import OTHER_ITEMS, belief_problem
 from slatewise.recommender.warm_up import rehearse
-from slatewise.store import Store, StoreDamagedError, open_store
+from slatewise.store import Store, StoreDamagedError, StoreUnavailableError, open_store
 from slatewise.store.export import WrongPageError, export_user
-from slatewise.store.protocol import Transaction
+from slatewise.store.protocol import StoreUncertainError, Transaction
 from slatewise.store.records import CLOSED, ItemId, UserRecord
 
 __all__ = [
@@ -1322,7 +1322,10 @@ class Recommender:
     def _write_items(self, job: Callable[[Transaction], int]) -> int:
         """Change the item table; the change is in force when this returns."""
         version = self.store.write(job).result()
-        self.follow_items()
+        try:
+            self.follow_items()
+        except StoreUnavailableError as error:
+            raise StoreUncertainError(f"the items were changed, but cannot be read: {error}") from error
         return version
 
     def _problem(self, user: str) -> str | None:
