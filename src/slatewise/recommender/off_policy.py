@@ -20,7 +20,7 @@ from slatewise.recommender.loading import LogTail
 from slatewise.recommender.off_policy_batch import Judging, LoggedCase, LoggedUser, logged_slates
 from slatewise.recommender.off_policy_beliefs import Asked, UserHistory
 from slatewise.recommender.rate_publications import RatesHistory
-from slatewise.recommender.replay import RATES_GONE, as_logged, logged_policy, obstacle, rates_for
+from slatewise.recommender.replay import RATES_GONE, logged_policy, obstacle, rates_for
 from slatewise.recommender.served_catalog import ServedCatalog, ServedPolicy
 from slatewise.recommender.shadow import does_not_learn, learn_alike
 from slatewise.recommender.slate_rules import SlateRules
@@ -86,17 +86,21 @@ class LoggedPolicies:
         All choose by the rates of that time, and at the diversity that was asked for; the policy that chose the slate
         also by the options that were in force.
         """
-        diversity, logged, is_drawn = choice["request"].get("diversity"), choice["exploration"] or {}, "propensities" in choice
+        diversity, is_drawn = choice["request"].get("diversity"), "propensities" in choice
+        logged = choice["exploration"] or {}
         options = [logged.get(name, 0.0) for name in getattr(policy.policy, "choosing_options", ())]
         key = (policy, rates[1], diversity, is_drawn, has_events, *options)
 
         def make() -> Judging:
             model = _at_diversity(self._model.with_rates(*rates), diversity)
-            drew = (_at_diversity(as_logged(policy, choice, rates), diversity), self._learning(policy))
-            target = _at_diversity(self._target.with_rates(*rates), diversity)
-            is_counting = does_not_learn(self._target) and not has_events
-            learning = self._model if is_counting else self._learning(self._target)
-            return Judging((model, self._model), drew if is_drawn else None, (target, learning))
+            learning, target_learning = self._learning(policy), self._learning(self._target)
+            drew = _prepared(policy.exploring(logged), learning, model, rates)
+            target = _prepared(self._target, target_learning, model, rates)
+            if does_not_learn(self._target) and not has_events:
+                target_learning = self._model
+            by_target = (_at_diversity(target, diversity), target_learning)
+            by_logging = (_at_diversity(drew, diversity), learning) if is_drawn else None
+            return Judging((model, self._model), by_logging, by_target)
 
         return _kept(self._judging, key, make)
 
@@ -104,6 +108,15 @@ class LoggedPolicies:
         """Return whose beliefs a policy chooses by: its own, or the model's if that learns the same."""
         is_alike = policy.rules == self._model.rules and learn_alike(policy.policy, self._model.policy)
         return self._model if is_alike else policy
+
+
+def _prepared(
+    policy: ServedPolicy, learning: ServedPolicy, model: ServedPolicy, rates: tuple[Rates, int]
+) -> ServedPolicy:
+    """Return a policy choosing by rates, with what the model of rewards has prepared for them, where that learns alike."""
+    chooser: Any = policy.policy
+    prepared = None if learning is policy else chooser.prepared_as(model.policy)
+    return policy.with_rates(*rates) if prepared is None else replace(policy, policy=prepared, version=rates[1])
 
 
 def _at_diversity(policy: ServedPolicy, diversity: float | None) -> ServedPolicy:

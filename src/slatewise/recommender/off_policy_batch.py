@@ -159,43 +159,42 @@ def _terms(
     first, (starts, own_starts) = cases[0], np.split(np.array([case.starts for case in cases]), 2, axis=1)
     users = np.concatenate([case.random.users for case in cases])
     random = Streams(first.random.seed, users, first.random.step)
-    (model, beliefs), logging, target = policies
-    predicted = np.clip(model.probabilities(beliefs), 0.0, 1.0)
-    marginal = np.ones(shown.shape)
-    softmax = None if logging is None else _softmax(logging, random)
+    (model, state), logging, target = policies
+    scored = (state, model.scored(state))
+    predicted = model.probabilities(*scored)
+    marginal, softmax = np.ones(shown.shape), _softmax(logging, random, scored)
     if softmax is not None:
         marginal = with_shown(softmax.judge(available, shown, starts).marginal, logged)
-    is_shown, found = _target(target, (available, shown), (random, own_starts), predicted)
-    conditional, own_marginal, expected, direct = found
     of_shown = np.take_along_axis(predicted, shown, axis=1)
-    return is_shown, SlateTerms(rewards, logged, conditional, marginal, own_marginal, of_shown, expected, direct)
+    softmax = _softmax(target, random, scored)
+    if softmax is None:
+        chosen = target[0].select(target[1], available, shown.shape[1], random).items
+        is_known, found = np.asarray((chosen >= 0).any(axis=1)), _of_chosen(chosen, shown, predicted)
+    else:
+        judged, is_known = softmax.judge(available, shown, own_starts, predicted), np.ones(len(shown), dtype=np.bool_)
+        found = (judged.propensity, judged.marginal, judged.expected, judged.own_expected)
+    conditional, own_marginal, expected, direct = found
+    return is_known, SlateTerms(rewards, logged, conditional, marginal, own_marginal, of_shown, expected, direct)
 
 
-def _target(
-    target: tuple[Policy, State],
-    slates: tuple[Booleans, Integers],
-    draws: tuple[Streams, NDArray[np.uint64]],
-    predicted: Floats,
-) -> tuple[Booleans, tuple[Floats, ...]]:
-    """Return propensities, marginals, expected and direct predictions (n, k), and for which slates there are any."""
-    (policy, state), (available, shown), (random, starts) = target, slates, draws
-    softmax = _softmax(target, random)
-    if softmax is not None:
-        found = softmax.judge(available, shown, starts, predicted)
-        terms = (found.propensity, found.marginal, found.expected, found.own_expected)
-        return np.ones(len(shown), dtype=np.bool_), terms
-    chosen = policy.select(state, available, shown.shape[1], random).items
+def _of_chosen(chosen: Integers, shown: Integers, predicted: Floats) -> tuple[Floats, ...]:
+    """Return propensities, marginals, expected and direct predictions (n, k) of a policy that chose without drawing."""
     is_same = chosen == shown
     follows = np.cumprod(is_same, axis=1).astype(np.float64)
     own = np.where(chosen >= 0, np.take_along_axis(predicted, np.maximum(chosen, 0), axis=1), 0.0)
     before = np.concatenate([np.ones((len(shown), 1)), follows[:, :-1]], axis=1)
-    return np.asarray((chosen >= 0).any(axis=1)), (follows, is_same.astype(np.float64), own * before, own)
+    return follows, is_same.astype(np.float64), own * before, own
 
 
-def _softmax(policy: tuple[Policy, State], random: Streams) -> Any:
-    """Return how a policy draws slates of some users, None if it does not."""
-    draw = getattr(policy[0], "softmax", None)
-    return None if draw is None else draw(policy[1], random)
+def _softmax(policy: tuple[Policy, State] | None, random: Streams, scored: tuple[State, Any]) -> Any:
+    """Return how a policy draws slates of some users, None if it does not.
+
+    scored: what the model makes of users in a state; a policy that learns alike is in the same one, and may use it.
+    """
+    draw = None if policy is None else getattr(policy[0], "softmax", None)
+    if policy is None or draw is None:
+        return None
+    return draw(policy[1], random, scored[1] if policy[1] is scored[0] else None)
 
 
 def with_shown(drawn: Floats, logged: Floats) -> Floats:
