@@ -251,7 +251,7 @@ class Calibrated:
         return other
 
     def prepared_as(self, other: "Calibrated") -> "Calibrated | None":
-        """Return the same policy with what another has prepared, which learns the same; None if it chooses by others."""
+        """Return the same policy with what another that learns the same has prepared; None if that differs."""
         return other._sharing(replace(self)) if self.explore == other.explore else None
 
     def scored(self, state: State) -> "Scored":

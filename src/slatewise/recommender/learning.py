@@ -368,9 +368,7 @@ def _with_slate(policy: ServedPolicy, known: tuple[State, float], slate: LoggedS
     return known if evidence is None else _added(policy, known, evidence, slate.record.created_at)
 
 
-def with_events(
-    policy: ServedPolicy, known: tuple[State, float], events: Sequence[LoggedEvent]
-) -> tuple[State, float]:
+def with_events(policy: ServedPolicy, known: tuple[State, float], events: Sequence[LoggedEvent]) -> tuple[State, float]:
     """Learn events all at once; they are no rounds of slates, so only what is additive in a state takes them in."""
     known = _with_wishes(policy, known, _wishes(policy, events))
     useful = [event for event in events if event.number >= 0 and event.record.kind in policy.rules.kinds]

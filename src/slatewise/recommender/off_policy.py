@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from slatewise.recommender.slate_rules import SlateRules
 from slatewise.recommender.types import RequestError
 from slatewise.store.protocol import Store, Transaction
 from slatewise.store.records import CLOSED, Choice, SlateRecord
+
+Kept = TypeVar("Kept")
 
 MODEL = "dc2b-calibrated"
 """The policy whose probabilities are the model of rewards."""
@@ -78,9 +80,7 @@ class LoggedPolicies:
         version = (choice["exploration"] or {"rates": 0})["rates"]
         return _kept(self._rates, version, lambda: rates_for(history, self._served, choice))
 
-    def judging(
-        self, policy: ServedPolicy, rates: tuple[Rates, int], choice: Choice, *, has_events: bool
-    ) -> Judging:
+    def judging(self, policy: ServedPolicy, rates: tuple[Rates, int], choice: Choice, *, has_events: bool) -> Judging:
         """Return what a slate is worked out by, that a policy chose by these rates.
 
         All choose by the rates of that time, and at the diversity that was asked for; the policy that chose the slate
@@ -113,7 +113,7 @@ class LoggedPolicies:
 def _prepared(
     policy: ServedPolicy, learning: ServedPolicy, model: ServedPolicy, rates: tuple[Rates, int]
 ) -> ServedPolicy:
-    """Return a policy choosing by rates, with what the model of rewards has prepared for them, where that learns alike."""
+    """Return a policy choosing by rates, with what the model has prepared for them if that learns alike."""
     chooser: Any = policy.policy
     prepared = None if learning is policy else chooser.prepared_as(model.policy)
     return policy.with_rates(*rates) if prepared is None else replace(policy, policy=prepared, version=rates[1])
@@ -123,8 +123,8 @@ def _at_diversity(policy: ServedPolicy, diversity: float | None) -> ServedPolicy
     return replace(policy, policy=policy.with_diversity(diversity))
 
 
-def _kept(kept: dict[Any, Any], key: object, make: Callable[[], Any]) -> Any:
-    """Return what is kept under a key; make it first if it is not there, in the place of the first if there are many."""
+def _kept(kept: dict[Any, Kept], key: object, make: Callable[[], Kept]) -> Kept:
+    """Return what is kept under a key; make it if it is not there, in the place of the oldest if there are many."""
     if key not in kept:
         if len(kept) >= MAX_KEPT:
             del kept[next(iter(kept))]
@@ -185,7 +185,9 @@ class OffPolicyReader:
         rewards = [float(item in liked) for item in slate.items]
         logged = choice["propensities"] if "propensities" in choice else [1.0] * len(slate.items)
         random = Streams(choice["seed"], np.array([choice["random_key"]], dtype=np.uint64), choice["step"])
-        return LoggedCase(Asked.of(slate, choice, history.lesson(slate)), judging, said.numbers, rewards, logged, random)
+        return LoggedCase(
+            Asked.of(slate, choice, history.lesson(slate)), judging, said.numbers, rewards, logged, random
+        )
 
     @property
     def is_full(self) -> bool:

@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.evaluation.logged_slates import DRAWS, LoggedSlates, SlateTerms
-from slatewise.policies import Policy, State
+from slatewise.policies import State
 from slatewise.randomness import Streams
 from slatewise.recommender.off_policy_beliefs import Asked, BeliefsInStep, Lesson, ShownInStep
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
@@ -82,7 +82,8 @@ def logged_slates(served: ServedCatalog, users: Sequence[LoggedUser]) -> tuple[L
     order = np.argsort(-sizes, kind="stable")
     first = (np.cumsum(sizes) - sizes)[order]
     ordered = [users[place].cases for place in order.tolist()]
-    parts = [(first[places] + turn, terms) for turn, places, terms in _rounds(served, ordered)]
+    rounds = _rounds(served, ordered) if users else ()
+    parts = [(first[places] + turn, terms) for turn, places, terms in rounds]
     if not parts:
         return None, 0
     left = np.concatenate([numbers for numbers, _ in parts])
@@ -91,13 +92,11 @@ def logged_slates(served: ServedCatalog, users: Sequence[LoggedUser]) -> tuple[L
     return LoggedSlates.of(owners, parts), int(is_drawn[left].sum())
 
 
-def _rounds(
-    served: ServedCatalog, users: Sequence[Sequence[LoggedCase]]
-) -> Iterator[tuple[int, Integers, SlateTerms]]:
+def _rounds(served: ServedCatalog, users: Sequence[Sequence[LoggedCase]]) -> Iterator[tuple[int, Integers, SlateTerms]]:
     """Yield what is known about the cases of some users in a round; users with the most cases come first."""
     beliefs = BeliefsOfPolicies(users)
-    shown = ShownInStep(served, users[0][0].judging.model[1], len(users)) if users else None
-    for turn in range(len(users[0]) if users else 0):
+    shown = ShownInStep(served, users[0][0].judging.model[1], len(users))
+    for turn in range(len(users[0])):
         cases = [one[turn] for one in users if len(one) > turn]
         lessons = [case.asked.lesson for case in cases]
         beliefs.learn(lessons)
@@ -114,6 +113,14 @@ def _rounds(
                 group = [cases[place] for place in places.tolist()]
                 is_known, terms = _terms(group, table, beliefs.known(places, group))
                 yield turn, places[is_known], terms if is_known.all() else SlateTerms(*(one[is_known] for one in terms))
+
+
+class Known(NamedTuple):
+    """The policies of some cases, as in `Judging`, each with the state of the users whose slates these are."""
+
+    model: tuple[Any, State]
+    logging: tuple[Any, State] | None
+    target: tuple[Any, State]
 
 
 class BeliefsOfPolicies:
@@ -134,15 +141,22 @@ class BeliefsOfPolicies:
         for key, places in self._members.items():
             self._beliefs[key].learn([lessons[place] for place in places.tolist() if place < len(lessons)])
 
-    def known(self, places: Integers, cases: Sequence[LoggedCase]) -> list[tuple[Policy, State] | None]:
-        """Return the policies of cases of one kind, each with what it knows about the users; the same where it can."""
+    def known(self, places: Integers, cases: Sequence[LoggedCase]) -> Known:
+        """Return the policies of cases of one kind, each with what it knows about the users.
+
+        Policies that choose by the same beliefs have the same object.
+        """
         judging, asked = cases[0].judging, [case.asked for case in cases]
         states = {
             policy.key: self._beliefs[policy.key].known(np.searchsorted(self._members[policy.key], places), asked)
             for policy in judging.learning
         }
-        used = (judging.model, judging.logging, judging.target)
-        return [None if one is None else (one[0].policy, _of(one[0], states[one[1].key])) for one in used]
+        model, logging, target = judging.model, judging.logging, judging.target
+
+        def with_state(used: tuple[ServedPolicy, ServedPolicy]) -> tuple[Any, State]:
+            return used[0].policy, _of(used[0], states[used[1].key])
+
+        return Known(with_state(model), None if logging is None else with_state(logging), with_state(target))
 
 
 def _of(policy: ServedPolicy, state: State) -> State:
@@ -150,25 +164,23 @@ def _of(policy: ServedPolicy, state: State) -> State:
     return state if state.keys() == policy.start.keys() else {name: state[name] for name in policy.start}
 
 
-def _terms(
-    cases: Sequence[LoggedCase], available: Booleans, policies: Sequence[tuple[Policy, State] | None]
-) -> tuple[Booleans, SlateTerms]:
+def _terms(cases: Sequence[LoggedCase], available: Booleans, known: Known) -> tuple[Booleans, SlateTerms]:
     """Return what is known about cases of one kind, and of which anything is: the policy has something to show."""
     shown, logged = np.array([case.shown for case in cases]), np.array([case.logged for case in cases])
     rewards = np.array([case.rewards for case in cases])
     first, (starts, own_starts) = cases[0], np.split(np.array([case.starts for case in cases]), 2, axis=1)
     users = np.concatenate([case.random.users for case in cases])
     random = Streams(first.random.seed, users, first.random.step)
-    (model, state), logging, target = policies
+    (model, state), logging, (policy, target_state) = known
     scored = (state, model.scored(state))
     predicted = model.probabilities(*scored)
     marginal, softmax = np.ones(shown.shape), _softmax(logging, random, scored)
     if softmax is not None:
         marginal = with_shown(softmax.judge(available, shown, starts).marginal, logged)
     of_shown = np.take_along_axis(predicted, shown, axis=1)
-    softmax = _softmax(target, random, scored)
+    softmax = _softmax(known.target, random, scored)
     if softmax is None:
-        chosen = target[0].select(target[1], available, shown.shape[1], random).items
+        chosen = policy.select(target_state, available, shown.shape[1], random).items
         is_known, found = np.asarray((chosen >= 0).any(axis=1)), _of_chosen(chosen, shown, predicted)
     else:
         judged, is_known = softmax.judge(available, shown, own_starts, predicted), np.ones(len(shown), dtype=np.bool_)
@@ -186,7 +198,7 @@ def _of_chosen(chosen: Integers, shown: Integers, predicted: Floats) -> tuple[Fl
     return follows, is_same.astype(np.float64), own * before, own
 
 
-def _softmax(policy: tuple[Policy, State] | None, random: Streams, scored: tuple[State, Any]) -> Any:
+def _softmax(policy: tuple[Any, State] | None, random: Streams, scored: tuple[State, Any]) -> Any:
     """Return how a policy draws slates of some users, None if it does not.
 
     scored: what the model makes of users in a state; a policy that learns alike is in the same one, and may use it.

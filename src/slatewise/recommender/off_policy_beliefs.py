@@ -24,7 +24,6 @@ from slatewise.recommender.learning import (
     LoggedSlate,
     Shown,
     Tally,
-    by_size,
     fading,
     hidden_by,
     reactions_to,
@@ -111,7 +110,11 @@ def _in_order(
 ) -> tuple[list[LoggedSlate | Sequence[LoggedEvent]], Sequence[LoggedEvent]]:
     """Put events with position n before slate n; return what comes before slate `number`, and the events after it."""
     ordered = sorted(events, key=lambda event: (event.record.position, event.record.at, event.record.event_id))
-    positions, parts, done = [event.record.position for event in ordered], list[LoggedSlate | Sequence[LoggedEvent]](), 0
+    positions, parts, done = (
+        [event.record.position for event in ordered],
+        list[LoggedSlate | Sequence[LoggedEvent]](),
+        0,
+    )
     for slate in slates:
         end = bisect_right(positions, slate.record.number, done)
         parts += [ordered[done:end], slate] if end > done else [slate]
@@ -171,7 +174,10 @@ class BeliefsInStep:
 
     def known(self, users: Integers, asked: Sequence[Asked]) -> State:
         """Return what is known about some users when their slates were chosen."""
-        state, at = {name: array[users] for name, array in self.state.items()}, self.at[users]
+        if len(users) == len(self.at) and not any(one.lesson.waiting for one in asked):
+            state, at = self.state, self.at
+        else:
+            state, at = {name: array[users] for name, array in self.state.items()}, self.at[users]
         for row, one in enumerate(asked):
             if one.lesson.waiting:
                 before = {name: array[[row]] for name, array in state.items()}, float(at[row])
@@ -188,7 +194,10 @@ class BeliefsInStep:
         every = len(users) == len(self.at)
         state = self.state if every else {name: array[users] for name, array in self.state.items()}
         latest = np.maximum(self.at[users], since)
-        state, evidence = _aged(self.policy, state, latest - self.at[users]), _faded(self.policy, evidence, latest - since)
+        state, evidence = (
+            _aged(self.policy, state, latest - self.at[users]),
+            _faded(self.policy, evidence, latest - since),
+        )
         self._write(None if every else users, self.policy.policy.update(state, evidence), latest)
 
     def _write(self, users: list[int] | None, state: State, at: Floats | float) -> None:
@@ -240,7 +249,9 @@ class ShownInStep:
                 self.at[user], self.until[user], self.never[user] = -math.inf, -math.inf, False
             for part in lesson.parts:
                 if isinstance(part, LoggedSlate):
-                    shown.append((user, part.numbers if part.tally.seen is None else part.shown(), part.record.created_at))
+                    shown.append(
+                        (user, part.numbers if part.tally.seen is None else part.shown(), part.record.created_at)
+                    )
                 else:
                     (numbers, at, until), never = hidden_by(self._policy.rules, part)
                     self._note(np.full(len(numbers), user), numbers, at, until)
@@ -275,13 +286,17 @@ class ShownInStep:
 
     def _available_to(self, user: int, asked: Asked) -> Booleans:
         numbers = np.flatnonzero(self.at[user] > -math.inf)
-        shown, never = Shown(numbers, self.at[user, numbers], self.until[user, numbers]), np.flatnonzero(self.never[user])
+        shown, never = (
+            Shown(numbers, self.at[user, numbers], self.until[user, numbers]),
+            np.flatnonzero(self.never[user]),
+        )
         if asked.lesson.waiting:
             hidden, final = hidden_by(self._policy.rules, asked.lesson.waiting)
             shown, never = shown.with_items(*hidden), np.union1d(never, final)
         learned = replace(Learned.nothing(self._served, self._policy), shown=shown, never=never)
         request = logged_request(asked.user, asked.choice)
-        return situation(self._served, self._policy, learned, request, asked.at)[2].table()[0]
+        _, _, available, _ = situation(self._served, self._policy, learned, request, asked.at)
+        return np.asarray(available.table()[0])
 
 
 @compiled

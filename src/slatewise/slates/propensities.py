@@ -253,9 +253,9 @@ def add_up(groups: Groups, group: int, value: Floats, weighed: Weighed) -> None:
 
 @sums
 def total_between(numbers: Floats, first: int, end: int) -> float:
-    """Return the sum of a part of an array."""
+    """Return the sum of a part of an array; unsigned places are looked up without asking whether they are negative."""
     total = 0.0
-    for place in range(first, end):
+    for place in range(np.uint64(first), np.uint64(end)):
         total += numbers[place]
     return total
 
@@ -264,7 +264,7 @@ def total_between(numbers: Floats, first: int, end: int) -> float:
 def dot_between(numbers: Floats, others: Floats, first: int, end: int) -> float:
     """Return the product of the same part of two arrays."""
     total = 0.0
-    for place in range(first, end):
+    for place in range(np.uint64(first), np.uint64(end)):
         total += numbers[place] * others[place]
     return total
 
