@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 
 from slatewise.policies import State, make_policy
 from slatewise.randomness import Streams, user_keys
-from slatewise.recommender import Event, Recommender, SlateRules
+from slatewise.recommender import Event, Recommender, Slate, SlateRules
 from slatewise.recommender.loading import LogTail
 from slatewise.recommender.off_policy_beliefs import Asked, BeliefsInStep, Lesson, ShownInStep, UserHistory
 from slatewise.recommender.profile import learn_everything
@@ -22,21 +24,22 @@ from tests.support.recommending import Clock, make_catalog, served_catalog
 
 Asking = tuple[LogTail, SlateRecord, Choice]
 N_USERS, DAY = 6, 86_400.0
+LIMITS: list[dict[str, Any]] = [{}, {}, {}, {"exclude": [101, 102]}, {"categories": ["A", "F"]}]
 AGING = {"half_life": 3.0, "repeat_after": 5.0 * DAY}
 
 
 def serve(recommender: Recommender, clock: Clock, draw: np.random.Generator) -> None:
     """Slates of three lengths, more than a user has items for; late feedback, events, wishes, what is taken back."""
-    slates, events = [], list[str]()
+    slates, events = list[Slate](), list[str]()
     for step in range(150):
         clock.now += draw.exponential(DAY / 4.0)
         user = f"user {draw.integers(N_USERS)}"
-        limits: dict[str, Any] = [{}, {}, {}, {"exclude": [101, 102]}, {"categories": ["A", "F"]}][draw.integers(5)]
+        limits: dict[str, Any] = LIMITS[draw.integers(len(LIMITS))]
         if step % 11 == 4:
             limits = {"rules": SlateRules(exclude_owned=True)} if step % 2 else {"candidates": [103, 104, 105]}
         last = next((one.slate_id for one in reversed(slates) if one.user == user), None)
-        replaces = {"replaces": last} if step % 7 == 3 and last is not None else {}
-        slate = recommender.recommend(user, int(draw.integers(1, 4)), **limits, **replaces)
+        replaces = last if step % 7 == 3 else None
+        slate = recommender.recommend(user, int(draw.integers(1, 4)), replaces=replaces, **limits)
         slates.append(slate)
         if step % 9:
             seen = [item.id for item in slate.items] if step % 4 == 0 else None
@@ -60,8 +63,8 @@ def asked(recommender: Recommender, every: int) -> list[list[Asking]]:
     """The slates of each user but every so many, users with the most slates first."""
     found = []
     for user in recommender.store.users():
-        log = recommender.store.read(lambda transaction, user=user: LogTail.read(transaction, user))
-        choices = recommender.store.read(lambda transaction, user=user: transaction.choices_of(user))
+        log = recommender.store.read(partial(LogTail.read, user=user))
+        choices = recommender.store.read(methodcaller("choices_of", user))
         found.append([(log, one, choices[one.number]) for one in log.slates if (one.number + 1) % every])
     return sorted(found, key=lambda one: -len(one))
 
