@@ -17,7 +17,7 @@ from slatewise.evaluation.logged_slates import LoggedSlates
 from slatewise.evaluation.verdict import Evaluation, judge
 from slatewise.randomness import Streams
 from slatewise.recommender.loading import LogTail
-from slatewise.recommender.off_policy_batch import Judging, LoggedCase, LoggedUser, logged_slates
+from slatewise.recommender.off_policy_batch import Groupings, Judging, LoggedCase, LoggedUser, logged_slates
 from slatewise.recommender.off_policy_beliefs import Asked, UserHistory
 from slatewise.recommender.rate_publications import RatesHistory
 from slatewise.recommender.replay import RATES_GONE, logged_policy, obstacle, rates_for
@@ -141,6 +141,7 @@ class OffPolicyReader:
     skipped: Counter[str] = field(default_factory=Counter)
     users: list[LoggedUser] = field(default_factory=list)
     parts: list[LoggedSlates] = field(default_factory=list)
+    groupings: Groupings = field(default_factory=Groupings)
     n_drawn: int = 0
     n_slates: int = 0
     """How many slates wait to be worked out."""
@@ -196,7 +197,7 @@ class OffPolicyReader:
 
     def work_out(self) -> None:
         """Work out the slates that were read since the last time."""
-        log, n_drawn = logged_slates(self.served, self.users)
+        log, n_drawn = logged_slates(self.served, self.users, self.groupings)
         n_empty = self.n_slates - (0 if log is None else len(log.users))
         if n_empty:
             self.skipped[EMPTY] += n_empty

@@ -13,6 +13,8 @@ from slatewise.policies import State
 from slatewise.randomness import Streams
 from slatewise.recommender.off_policy_beliefs import Asked, BeliefsInStep, Lesson, ShownInStep
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
+from slatewise.slates.propensities import Grouping
+from slatewise.slates.stochastic import SoftmaxGreedy
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -73,7 +75,23 @@ class LoggedUser:
     cases: Sequence[LoggedCase]
 
 
-def logged_slates(served: ServedCatalog, users: Sequence[LoggedUser]) -> tuple[LoggedSlates | None, int]:
+class Groupings:
+    """Items in groups by their categories, as drawing policies take them, kept from one batch to the next."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[object, Grouping]] = {}
+
+    def of(self, softmax: SoftmaxGreedy) -> Grouping:
+        """Return the groups of the items that a policy draws from; those of two policies are kept."""
+        sets = softmax.rule.sets.of_item
+        if id(sets) not in self._kept:
+            self._kept = dict([*self._kept.items()][-1:]) | {id(sets): (sets, softmax.grouped())}
+        return self._kept[id(sets)][1]
+
+
+def logged_slates(
+    served: ServedCatalog, users: Sequence[LoggedUser], groupings: Groupings
+) -> tuple[LoggedSlates | None, int]:
     """Return the cases of users as arrays, in their order, and how many were drawn, without those with nothing to show.
 
     None if none is left of the cases.
@@ -82,7 +100,7 @@ def logged_slates(served: ServedCatalog, users: Sequence[LoggedUser]) -> tuple[L
     order = np.argsort(-sizes, kind="stable")
     first = (np.cumsum(sizes) - sizes)[order]
     ordered = [users[place].cases for place in order.tolist()]
-    rounds = _rounds(served, ordered) if users else ()
+    rounds = _rounds(served, ordered, groupings) if users else ()
     parts = [(first[places] + turn, terms) for turn, places, terms in rounds]
     if not parts:
         return None, 0
@@ -92,7 +110,9 @@ def logged_slates(served: ServedCatalog, users: Sequence[LoggedUser]) -> tuple[L
     return LoggedSlates.of(owners, parts), int(is_drawn[left].sum())
 
 
-def _rounds(served: ServedCatalog, users: Sequence[Sequence[LoggedCase]]) -> Iterator[tuple[int, Integers, SlateTerms]]:
+def _rounds(
+    served: ServedCatalog, users: Sequence[Sequence[LoggedCase]], groupings: Groupings
+) -> Iterator[tuple[int, Integers, SlateTerms]]:
     """Yield what is known about the cases of some users in a round; users with the most cases come first."""
     beliefs = BeliefsOfPolicies(users)
     shown = ShownInStep(served, users[0][0].judging.model[1], len(users))
@@ -111,7 +131,7 @@ def _rounds(served: ServedCatalog, users: Sequence[Sequence[LoggedCase]]) -> Ite
                 places, table = places[is_possible], table[is_possible]
             if len(places):
                 group = [cases[place] for place in places.tolist()]
-                is_known, terms = _terms(group, table, beliefs.known(places, group))
+                is_known, terms = _terms(group, table, beliefs.known(places, group), groupings)
                 yield turn, places[is_known], terms if is_known.all() else SlateTerms(*(one[is_known] for one in terms))
 
 
@@ -164,7 +184,9 @@ def _of(policy: ServedPolicy, state: State) -> State:
     return state if state.keys() == policy.start.keys() else {name: state[name] for name in policy.start}
 
 
-def _terms(cases: Sequence[LoggedCase], available: Booleans, known: Known) -> tuple[Booleans, SlateTerms]:
+def _terms(
+    cases: Sequence[LoggedCase], available: Booleans, known: Known, groupings: Groupings
+) -> tuple[Booleans, SlateTerms]:
     """Return what is known about cases of one kind, and of which anything is: the policy has something to show."""
     shown, logged = np.array([case.shown for case in cases]), np.array([case.logged for case in cases])
     rewards = np.array([case.rewards for case in cases])
@@ -176,14 +198,16 @@ def _terms(cases: Sequence[LoggedCase], available: Booleans, known: Known) -> tu
     predicted = model.probabilities(*scored)
     marginal, softmax = np.ones(shown.shape), _softmax(logging, random, scored)
     if softmax is not None:
-        marginal = with_shown(softmax.judge(available, shown, starts).marginal, logged)
+        judged = softmax.judge(available, shown, starts, grouping=groupings.of(softmax))
+        marginal = with_shown(judged.marginal, logged)
     of_shown = np.take_along_axis(predicted, shown, axis=1)
     softmax = _softmax(known.target, random, scored)
     if softmax is None:
         chosen = policy.select(target_state, available, shown.shape[1], random).items
         is_known, found = np.asarray((chosen >= 0).any(axis=1)), _of_chosen(chosen, shown, predicted)
     else:
-        judged, is_known = softmax.judge(available, shown, own_starts, predicted), np.ones(len(shown), dtype=np.bool_)
+        judged = softmax.judge(available, shown, own_starts, predicted, groupings.of(softmax))
+        is_known = np.ones(len(shown), dtype=np.bool_)
         found = (judged.propensity, judged.marginal, judged.expected, judged.own_expected)
     conditional, own_marginal, expected, direct = found
     return is_known, SlateTerms(rewards, logged, conditional, marginal, own_marginal, of_shown, expected, direct)

@@ -73,6 +73,27 @@ class Weighed(NamedTuple):
     factors: Floats
 
 
+class Grouping(NamedTuple):
+    """Groups, and what is known of their factors: by the set of the item that is chosen, for one weight.
+
+    factors (n_sets, n_groups), a single row where that would be too much; is_known: which rows are; weight (1,): the one
+    of the rule, divided by the temperature.
+    """
+
+    groups: Groups
+    factors: Floats
+    is_known: Booleans
+    weight: Floats
+
+    @classmethod
+    def of(cls, words: Words, of_item: Integers, n_items: int) -> Grouping:
+        """Put items in groups; nothing is known of factors yet."""
+        groups, n_sets = group_items(words, of_item, n_items), max(1, len(words))
+        n_rows = n_sets if n_sets * len(groups.sets) <= TABLE else 1
+        factors, is_known = np.empty((n_rows, len(groups.sets))), np.zeros(n_rows, dtype=np.bool_)
+        return cls(groups, factors, is_known, np.full(1, -1.0))
+
+
 class Judgment(NamedTuple):
     """What a policy that draws makes of slates, each (n_rows, k).
 
@@ -85,12 +106,6 @@ class Judgment(NamedTuple):
     expected: Floats
     marginal: Floats
     own_expected: Floats
-
-
-def factor_table(groups: Groups, n_sets: int) -> Floats:
-    """Reserve memory for the factors of all groups, by the set of the item that is chosen."""
-    n_groups = len(groups.sets)
-    return np.empty((n_sets if n_sets * n_groups <= TABLE else 1, n_groups))
 
 
 def group_items(words: Words, of_item: Integers, n_items: int) -> Groups:
@@ -114,27 +129,27 @@ def group_items(words: Words, of_item: Integers, n_items: int) -> Groups:
 def judge_slates(
     softmax: tuple[Floats, Booleans, float],
     rule: RuleArguments,
-    groups: Groups,
-    asked: tuple[Integers, Integers, Floats, Keys, Floats],
+    grouping: Grouping,
+    asked: tuple[Integers, Integers, Floats, Keys],
     out: Judgment,
 ) -> int:
     """Judge the slate of every row; return the first row with a score that is not finite, or −1.
 
     asked: rows in order of weight, slates (n_rows, k), values (n_rows, n_items) or (n_rows, 0), and where the random
-    numbers of the slates to draw begin (n_rows, n_draws), and memory for factors, a row for each set or only one.
+    numbers of the slates to draw begin (n_rows, n_draws).
     """
     scores, allowed, temperature = softmax
     kind, weights, noise, vectors, words, _ = rule
-    rows, slates, values, starts, table = asked
+    (groups, table, is_known, known_weight), (rows, slates, values, starts) = grouping, asked
     n_items, n_groups, k = groups.items.size, groups.sets.size, slates.shape[1]
-    is_known, known_weight, has_values = np.zeros(len(table), dtype=np.bool_), -1.0, values.shape[1] > 0
+    has_values = values.shape[1] > 0
     begun, weighed = new_weights(n_items, n_groups), new_weights(n_items, n_groups)
     value, chosen = np.empty(n_items if has_values else 0), np.empty(k, dtype=np.int64)
     direction = np.empty((1, vectors.shape[1]))
     for row in rows:
         weight = 0.0 if kind == RELEVANCE else weights[row if weights.size > 1 else 0] / temperature
-        if weight != known_weight:
-            is_known[:], known_weight = False, weight
+        if weight != known_weight[0]:
+            is_known[:], known_weight[0] = False, weight
         own, open_ = scores[row if scores.shape[0] > 1 else 0], allowed[row if allowed.shape[0] > 1 else 0]
         n_left = begin(groups, own, open_, temperature, begun.logs)
         if n_left < 0:
