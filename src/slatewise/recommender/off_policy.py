@@ -35,8 +35,8 @@ MODEL = "dc2b-calibrated"
 RULES = "its slate had rules other than filters"
 NOT_LOGGED = "it was drawn without propensities in the log"
 EMPTY = "the policy has nothing to show in its place"
-MAX_SLATES, MAX_CELLS = 1 << 12, 1 << 18
-"""Slates that are worked out together, and users times items: memory does not grow with the log."""
+MAX_SLATES, MAX_USERS, MAX_CELLS = 1 << 12, 1 << 8, 1 << 18
+"""Slates that are worked out together, their users, and these times items: memory does not grow with the log."""
 MAX_KEPT = 64
 """Policies with the rates of some time that are kept for the next slates."""
 
@@ -93,14 +93,14 @@ class LoggedPolicies:
 
         def make() -> Judging:
             model = _at_diversity(self._model.with_rates(*rates), diversity)
-            learning, target_learning = self._learning(policy), self._learning(self._target)
-            drew = _prepared(policy.exploring(logged), learning, model, rates)
-            target = _prepared(self._target, target_learning, model, rates)
-            if does_not_learn(self._target) and not has_events:
-                target_learning = self._model
-            by_target = (_at_diversity(target, diversity), target_learning)
-            by_logging = (_at_diversity(drew, diversity), learning) if is_drawn else None
-            return Judging((model, self._model), by_logging, by_target)
+
+            def used(one: ServedPolicy, learning: ServedPolicy) -> tuple[ServedPolicy, ServedPolicy]:
+                return _at_diversity(_prepared(one, self._learning(one), model, rates), diversity), learning
+
+            is_counting = does_not_learn(self._target) and not has_events
+            target = used(self._target, self._model if is_counting else self._learning(self._target))
+            drew = used(policy.exploring(logged), self._learning(policy)) if is_drawn else None
+            return Judging((model, self._model), drew, target)
 
         return _kept(self._judging, key, make)
 
@@ -193,7 +193,8 @@ class OffPolicyReader:
     @property
     def is_full(self) -> bool:
         """Whether the slates that were read should be worked out before others are read."""
-        return self.n_slates >= MAX_SLATES or len(self.users) >= max(1, MAX_CELLS // self.served.n_items)
+        most_users = max(1, min(MAX_USERS, MAX_CELLS // self.served.n_items))
+        return self.n_slates >= MAX_SLATES or len(self.users) >= most_users
 
     def work_out(self) -> None:
         """Work out the slates that were read since the last time."""

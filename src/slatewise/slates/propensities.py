@@ -76,8 +76,8 @@ class Weighed(NamedTuple):
 class Grouping(NamedTuple):
     """Groups, and what is known of their factors: by the set of the item that is chosen, for one weight.
 
-    factors (n_sets, n_groups), a single row where that would be too much; is_known: which rows are; weight (1,): the one
-    of the rule, divided by the temperature.
+    factors (n_sets, n_groups), a single row where that would be too much; is_known: which rows are; weight (1,): what
+    similarity costs, divided by the temperature.
     """
 
     groups: Groups
