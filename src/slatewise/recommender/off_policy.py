@@ -37,8 +37,8 @@ NOT_LOGGED = "it was drawn without propensities in the log"
 EMPTY = "the policy has nothing to show in its place"
 MAX_SLATES, MAX_USERS, MAX_CELLS = 1 << 12, 1 << 8, 1 << 18
 """Slates that are worked out together, their users, and these times items: memory does not grow with the log."""
-MAX_KEPT = 64
-"""Policies with the rates of some time that are kept for the next slates."""
+MAX_KEPT, MAX_KEPT_ITEMS = 64, 1 << 19
+"""Policies with the rates of some time that are kept for the next slates; more of a catalog with few items."""
 
 
 def evaluate_policy(
@@ -65,6 +65,7 @@ class LoggedPolicies:
 
     def __init__(self, served: ServedCatalog, target: ServedPolicy) -> None:
         self._served, self._target, self._model = served, target, served.policy(MODEL)
+        self._most = max(MAX_KEPT, MAX_KEPT_ITEMS // served.n_items)
         self._rates: dict[int, tuple[Rates, int] | None] = {}
         self._logging: dict[tuple[object, ...], ServedPolicy | None] = {}
         self._judging: dict[tuple[object, ...], Judging] = {}
@@ -73,12 +74,12 @@ class LoggedPolicies:
         """Return the policy that chose a slate, as it learns; None if it is not served."""
         given = choice["rules"]["attention"]
         key = (choice["key"], given["rule"], given["skip_weight"], *given["curve"])
-        return _kept(self._logging, key, lambda: logged_policy(self._served, choice))
+        return self._kept(self._logging, key, lambda: logged_policy(self._served, choice))
 
     def rates(self, history: RatesHistory, choice: Choice) -> tuple[Rates, int] | None:
         """Return the rates that were in force for a slate, and their version; None if they are not kept."""
         version = (choice["exploration"] or {"rates": 0})["rates"]
-        return _kept(self._rates, version, lambda: rates_for(history, self._served, choice))
+        return self._kept(self._rates, version, lambda: rates_for(history, self._served, choice))
 
     def judging(self, policy: ServedPolicy, rates: tuple[Rates, int], choice: Choice, *, has_events: bool) -> Judging:
         """Return what a slate is worked out by, that a policy chose by these rates.
@@ -102,12 +103,20 @@ class LoggedPolicies:
             drew = used(policy.exploring(logged), self._learning(policy)) if is_drawn else None
             return Judging((model, self._model), drew, target)
 
-        return _kept(self._judging, key, make)
+        return self._kept(self._judging, key, make)
 
     def _learning(self, policy: ServedPolicy) -> ServedPolicy:
         """Return whose beliefs a policy chooses by: its own, or the model's if that learns the same."""
         is_alike = policy.rules == self._model.rules and learn_alike(policy.policy, self._model.policy)
         return self._model if is_alike else policy
+
+    def _kept(self, kept: dict[Any, Kept], key: object, make: Callable[[], Kept]) -> Kept:
+        """Return what is kept under a key; make it if it is not there, in the place of the oldest if there are many."""
+        if key not in kept:
+            if len(kept) >= self._most:
+                del kept[next(iter(kept))]
+            kept[key] = make()
+        return kept[key]
 
 
 def _prepared(
@@ -121,15 +130,6 @@ def _prepared(
 
 def _at_diversity(policy: ServedPolicy, diversity: float | None) -> ServedPolicy:
     return replace(policy, policy=policy.with_diversity(diversity))
-
-
-def _kept(kept: dict[Any, Kept], key: object, make: Callable[[], Kept]) -> Kept:
-    """Return what is kept under a key; make it if it is not there, in the place of the oldest if there are many."""
-    if key not in kept:
-        if len(kept) >= MAX_KEPT:
-            del kept[next(iter(kept))]
-        kept[key] = make()
-    return kept[key]
 
 
 @dataclass(eq=False)
