@@ -110,11 +110,8 @@ def _in_order(
 ) -> tuple[list[LoggedSlate | Sequence[LoggedEvent]], Sequence[LoggedEvent]]:
     """Put events with position n before slate n; return what comes before slate `number`, and the events after it."""
     ordered = sorted(events, key=lambda event: (event.record.position, event.record.at, event.record.event_id))
-    positions, parts, done = (
-        [event.record.position for event in ordered],
-        list[LoggedSlate | Sequence[LoggedEvent]](),
-        0,
-    )
+    positions, done = [event.record.position for event in ordered], 0
+    parts = list[LoggedSlate | Sequence[LoggedEvent]]()
     for slate in slates:
         end = bisect_right(positions, slate.record.number, done)
         parts += [ordered[done:end], slate] if end > done else [slate]
