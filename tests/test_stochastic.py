@@ -80,6 +80,28 @@ def test_marginals_and_expectations_are_sums_over_slates() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.1, 2e-4])
+@pytest.mark.parametrize("share", [0.0, 0.05, 1.0])
+def test_slates_drawn_one_after_the_other_are_as_each_by_itself(temperature: float, share: float) -> None:
+    """None, some and all items without categories: what one draw takes is put back, and groups may be kept."""
+    draw, n, k, n_rows, n_draws = np.random.default_rng(3), 90, 5, 4, 6
+    categories = (draw.random((n, 5)) < 0.3) | np.eye(5, dtype=bool)[draw.integers(5, size=n)]
+    categories[draw.random(n) < share] = False
+    scores, values, vectors = draw.random((n_rows, n)), draw.random((n_rows, n)), draw.normal(size=(n, 3))
+    rule = rules.overlap(pack_sets(categories), np.array([0.3, 0.1, 0.3, 0.0]), vectors)
+    softmax, everything = SoftmaxGreedy(scores, rule, temperature), np.ones((1, n), dtype=bool)
+    starts = Streams(2, np.arange(n_rows * n_draws, dtype=np.uint64), 0).starts.reshape(n_rows, n_draws)
+    shown = np.array([draw.permutation(n)[:k] for _ in range(n_rows)])
+    together, kept = softmax.judge(everything, shown, starts, values), softmax.grouped()
+    alone = [softmax.judge(everything, shown, starts[:, [at]], values, kept) for at in range(n_draws)]
+    for name in ("marginal", "own_expected"):
+        np.testing.assert_allclose(getattr(together, name), np.mean([getattr(one, name) for one in alone], axis=0))
+    assert temperature < 0.1 or not np.allclose(alone[0].own_expected, alone[1].own_expected)  # draws differ
+    others = softmax.judge(everything, shown[:, ::-1], starts, values, kept)
+    np.testing.assert_allclose(others.own_expected, together.own_expected)
+    np.testing.assert_allclose(softmax.judge(everything, shown, starts).marginal, together.marginal)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 2e-4])
 @pytest.mark.parametrize("entries", [propensities.TABLE, 0])
 def test_groups_of_categories_say_what_items_one_by_one_do(
     temperature: float, entries: int, monkeypatch: pytest.MonkeyPatch

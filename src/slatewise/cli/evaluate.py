@@ -1,5 +1,6 @@
 """`slatewise evaluate`: what another policy would have got, from the log of a service."""
 
+import gc
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,6 +32,7 @@ def evaluate(
     """
     with opened(store, catalog, config, read_only=True) as recommender:
         options = dict(map(_option, option or ()))
+        gc.freeze()  # what is loaded by now stays until the end; looking through it again takes longer than some users
         with steps("users", sum(1 for _ in recommender.store.users())) as count:
             found = recommender.evaluate(policy, options, on_user=count)
     if json:

@@ -26,7 +26,7 @@ ONES = {"logged", "target", "logged_marginal", "target_marginal"}
 
 
 class SlateTerms(NamedTuple):
-    """What is known about one logged slate, each (k,); see `LoggedSlates`."""
+    """What is known about some logged slates of one length, each (n, k); see `LoggedSlates`."""
 
     rewards: Floats
     logged: Floats
@@ -58,14 +58,19 @@ class LoggedSlates:
     direct: Floats
 
     @classmethod
-    def of(cls, users: Sequence[int], slates: Sequence[SlateTerms]) -> "LoggedSlates":
-        """Lay out slates of any length as rows; a place without an item has reward 0 and propensities of 1."""
-        k = max(len(slate.rewards) for slate in slates)
-        tables = {name: np.full((len(slates), k), float(name in ONES)) for name in SlateTerms._fields}
-        for row, slate in enumerate(slates):
-            for name, values in zip(SlateTerms._fields, slate, strict=True):
-                tables[name][row, : len(values)] = values
-        return cls(np.array(users, dtype=np.int64), **tables)
+    def of(cls, users: Integers, parts: Sequence[tuple[Integers, SlateTerms]]) -> "LoggedSlates":
+        """Lay out slates of any length as rows; a place without an item has reward 0 and propensities of 1.
+
+        users: of all slates; parts: numbers of slates (n,) and what is known about them, each (n, k). Slates that no
+        part has are left out.
+        """
+        k, left = max(terms.rewards.shape[1] for _, terms in parts), np.zeros(len(users), dtype=np.bool_)
+        tables = {name: np.full((len(users), k), float(name in ONES)) for name in SlateTerms._fields}
+        for numbers, terms in parts:
+            left[numbers] = True
+            for name, values in zip(SlateTerms._fields, terms, strict=True):
+                tables[name][numbers, : values.shape[1]] = values
+        return cls(users[left], **{name: table[left] for name, table in tables.items()})
 
     @classmethod
     def joined(cls, parts: Sequence["LoggedSlates"]) -> "LoggedSlates":

@@ -221,7 +221,7 @@ class Random:
             items, unknown, unknown, np.zeros(items.shape), np.where(left > 0, 1.0 / np.maximum(left, 1), 0.0)
         )
 
-    def softmax(self, state: State, random: Streams) -> SoftmaxGreedy:
+    def softmax(self, state: State, random: Streams, scored: object = None) -> SoftmaxGreedy:
         """Return the same as a draw by softmax, of scores that are all equal."""
-        del state, random
+        del state, random, scored
         return SoftmaxGreedy.of(table(np.zeros((1, self.catalog.n_items))), rules.relevance(), 1.0)

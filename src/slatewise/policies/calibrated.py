@@ -11,7 +11,7 @@ times too high; before any evidence they are right. So odds are multiplied by w^
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ from slatewise.slates import (
 from slatewise.slates.kernels import Vectors
 from slatewise.slates.quantized_updates import changed_items, changed_sets
 from slatewise.slates.rules import OVERLAP, vectors_for_overlap
-from slatewise.slates.scores import LINEAR, boosted, linear_scores
+from slatewise.slates.scores import LINEAR, boosted, linear_scores, table
 from slatewise.slates.stochastic import SoftmaxGreedy, StochasticChoice
 
 MOST_LIKED = 10
@@ -70,6 +70,14 @@ EXPLORING = 8
 """Dimensions of the random directions in which uncertain rates are drawn."""
 SALT, SLATE_SALT = 0x9D5C2E0B, 0x51A7E5
 """Make draws of rates, and of slates, independent of draws of tastes."""
+
+
+class Scored(NamedTuple):
+    """Beliefs about users, and how probable they say a like of each of some items is (n_users, n_items)."""
+
+    beliefs: Factored
+    items: LinearItems
+    likes: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,12 +250,24 @@ class Calibrated:
         vars(other)["boost"] = factors
         return other
 
-    def probabilities(self, state: State) -> Floats:
-        """Return how probable a click on each item is (n_users, n_items), as `select` says it."""
+    def prepared_as(self, other: "Calibrated") -> "Calibrated | None":
+        """Return the same policy with what another that learns the same has prepared; None if that differs."""
+        return other._sharing(replace(self)) if self.explore == other.explore else None
+
+    def scored(self, state: State) -> "Scored":
+        """Return the beliefs in a state, ready to be used, and how probable they say a like of each item is."""
         beliefs = belief.factor(self.belief_in(state))
         drawn = np.zeros((len(beliefs.mean), self.items.features.shape[1] - beliefs.mean.shape[1]))
-        scores = linear_scores(Scores(LINEAR, np.hstack([beliefs.mean, drawn]), self.items))
-        return self._said(np.clip(scores, 0.0, 1.0), scores, state["rounds"])[0]
+        weights = np.hstack([beliefs.mean, drawn])
+        return Scored(beliefs, self.items, linear_scores(Scores(LINEAR, weights, self.items)))
+
+    def probabilities(self, state: State, scored: "Scored | None" = None) -> Floats:
+        """Return how probable a click on each item is (n_users, n_items), as `select` says it.
+
+        scored: by the same policy in the same state, where that is known already.
+        """
+        likes = np.clip((self.scored(state) if scored is None else scored).likes, 0.0, 1.0)
+        return likes if self.skip_weight == 1.0 else with_odds(likes, odds_factor(state["rounds"], self.skip_weight))
 
     def with_rates(self, rates: Rates) -> "Calibrated":
         """Return the same policy, choosing by other rates; what it learns about users does not depend on them.
@@ -342,12 +362,22 @@ class Calibrated:
         factor = odds_factor(rounds, self.skip_weight)
         return with_odds(probability, factor), deviation * slope_with_odds(probability, factor)
 
-    def softmax(self, state: State, random: Streams) -> SoftmaxGreedy | None:
-        """Return how slates are drawn, None if they are not."""
+    def softmax(self, state: State, random: Streams, scored: "Scored | None" = None) -> SoftmaxGreedy | None:
+        """Return how slates are drawn, None if they are not.
+
+        scored: by a policy that learns the same, in the same state, where that is known already.
+        """
         if self.explore_slates == 0.0:
             return None
-        beliefs = belief.factor(self.belief_in(state))
+        if scored is not None and scored.items is self.items and self.boost is None and not self.is_drawing:
+            return self._softmax(table(scored.likes), self._rule(state))
+        beliefs = belief.factor(self.belief_in(state)) if scored is None else scored.beliefs
         return self._softmax(self._scores(beliefs, random), self._rule(state))
+
+    @property
+    def is_drawing(self) -> bool:
+        """Whether tastes or rates are drawn before a slate is chosen."""
+        return self.temperature > 0.0 or self.explore > 0.0
 
     def _softmax(self, scores: Scores, rule: Rule) -> SoftmaxGreedy:
         return SoftmaxGreedy.of(scores, rule, self.explore_slates * self.favorite_rate)

@@ -20,7 +20,7 @@ from slatewise.evidence import Evidence, Reactions
 from slatewise.policies import State
 from slatewise.recommender.event_kinds import CATEGORY, ITEM, LIKED
 from slatewise.recommender.items import hashes_of
-from slatewise.recommender.rules import SECONDS_PER_DAY
+from slatewise.recommender.rules import SECONDS_PER_DAY, LearningRules
 from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
 from slatewise.recommender.wishes import NO_WISHES, logged_wishes
 from slatewise.store.records import CLOSED, WITHDRAWN, EventRecord, FeedbackRecord, ItemId, SlateRecord
@@ -300,11 +300,11 @@ def learn(
     taught = evidence_of(slates, policy)
     for slate, evidence in zip(slates, taught, strict=True):
         end = bisect_right(positions, slate.record.number, start)
-        known = _with_events(policy, known, ordered[start:end])
+        known = with_events(policy, known, ordered[start:end])
         if evidence is not None:
             known = _added(policy, known, evidence, slate.record.created_at)
         start = end
-    state, at = _with_events(policy, known, ordered[start:])
+    state, at = with_events(policy, known, ordered[start:])
     kept = (learned.shown, learned.never, learned.likes, learned.untrained, learned.wishes)
     noted = Learned(covers, state, learned.counts, at, *kept)
     noted = _note_slates(noted, policy, slates, taught) if slates else noted
@@ -313,7 +313,7 @@ def learn(
 
 def learn_late_event(learned: Learned, policy: ServedPolicy, event: LoggedEvent) -> Learned:
     """Add an event that belongs before slates that are learned already; exact for additive policies."""
-    state, at = _with_events(policy, (learned.state, learned.at), [event])
+    state, at = with_events(policy, (learned.state, learned.at), [event])
     return _note_events(replace(learned, state=state, at=at), policy, [event])
 
 
@@ -370,9 +370,7 @@ def _with_slate(policy: ServedPolicy, known: tuple[State, float], slate: LoggedS
     return known if evidence is None else _added(policy, known, evidence, slate.record.created_at)
 
 
-def _with_events(
-    policy: ServedPolicy, known: tuple[State, float], events: Sequence[LoggedEvent]
-) -> tuple[State, float]:
+def with_events(policy: ServedPolicy, known: tuple[State, float], events: Sequence[LoggedEvent]) -> tuple[State, float]:
     """Learn events all at once; they are no rounds of slates, so only what is additive in a state takes them in."""
     known = _with_wishes(policy, known, _wishes(policy, events))
     useful = [event for event in events if event.number >= 0 and event.record.kind in policy.rules.kinds]
@@ -381,7 +379,7 @@ def _with_events(
     latest = max(event.record.at for event in useful)
     meanings = [policy.rules.kinds[event.record.kind].meaning(event.record.value) for event in useful]
     ages = np.array([latest - event.record.at for event in useful])
-    weight = np.array([weight for _, weight in meanings]) * _fading(policy, ages)
+    weight = np.array([weight for _, weight in meanings]) * fading(policy, ages)
     items, value = np.array([[event.number for event in useful]]), np.array([[value for value, _ in meanings]])
     reported = np.array([[policy.rules.kinds[event.record.kind].is_report for event in useful]])
     state, at = _added(policy, known, Evidence(items, value, weight[None], np.ones(items.shape), reported), latest)
@@ -403,7 +401,7 @@ def faded_wishes(policy: ServedPolicy, wishes: Floats, now: float) -> Floats:
     if math.isinf(policy.rules.half_life) or not len(wishes):
         return wishes
     faded = wishes.copy()
-    faded[:, 2] *= _fading(policy, now - wishes[:, 3])
+    faded[:, 2] *= fading(policy, now - wishes[:, 3])
     return faded
 
 
@@ -418,19 +416,19 @@ def _added(policy: ServedPolicy, known: tuple[State, float], evidence: Evidence,
     if math.isinf(policy.rules.half_life):
         return policy.policy.update(state, evidence), max(at, since)
     latest = max(at, since)
-    faded = replace(evidence, weight=evidence.weight * _fading(policy, latest - since))
+    faded = replace(evidence, weight=evidence.weight * fading(policy, latest - since))
     return policy.policy.update(_aged(policy, state, latest - at), faded), latest
 
 
 def _aged(policy: ServedPolicy, state: State, seconds: float) -> State:
     if math.isinf(policy.rules.half_life) or not seconds > 0.0:
         return state
-    factor, start = _fading(policy, seconds), policy.start
+    factor, start = fading(policy, seconds), policy.start
     old = {name: start[name] + factor * (state[name] - start[name]) for name in policy.policy.additive}
     return {**state, **old}
 
 
-def _fading(policy: ServedPolicy, seconds: NDArray[np.float64] | float) -> NDArray[np.float64] | float:
+def fading(policy: ServedPolicy, seconds: NDArray[np.float64] | float) -> NDArray[np.float64] | float:
     """Return how much evidence of an age counts."""
     if math.isinf(policy.rules.half_life):
         return 1.0
@@ -456,20 +454,32 @@ def _with_untrained(learned: Learned, policy: ServedPolicy, items: Sequence[Item
     return replace(learned, untrained=np.union1d(learned.untrained, hashes_of(ids)))
 
 
+def hidden_by(rules: LearningRules, events: Sequence[LoggedEvent]) -> tuple[tuple[Integers, Floats, Floats], Integers]:
+    """Return which items events hide for a time, as `Shown` takes them, and which they hide for good, ascending."""
+    useful = [(event, rules.kinds[event.record.kind]) for event in _about_items(rules, events)]
+    kept = [(event.number, event.record.at, kind.repeat_after) for event, kind in useful if kind.repeat_after > 0.0]
+    numbers, at = np.array([number for number, _, _ in kept], dtype=np.int64), np.array([at for _, at, _ in kept])
+    until = at + np.array([repeat_after for _, _, repeat_after in kept])
+    final = np.array([event.number for event, kind in useful if kind.is_final], dtype=np.int64)
+    return (numbers, at, until), np.unique(final)
+
+
+def _about_items(rules: LearningRules, events: Iterable[LoggedEvent]) -> list[LoggedEvent]:
+    """Return the events about items of the catalog whose kind is known."""
+    about = (event for event in events if event.number >= 0 and rules.about(event.record.kind) == ITEM)
+    return [event for event in about if event.record.kind in rules.kinds]
+
+
 def _note_events(learned: Learned, policy: ServedPolicy, events: Sequence[LoggedEvent]) -> Learned:
     rules = policy.rules
     wishes = np.concatenate([learned.wishes, _wishes(policy, events)])
     learned = replace(learned, wishes=wishes[np.lexsort(wishes.T)][-MAX_CITABLE:])
     events = [event for event in events if rules.about(event.record.kind) == ITEM]
-    useful = [event for event in events if event.number >= 0 and event.record.kind in rules.kinds]
+    useful = _about_items(rules, events)
     kinds = [rules.kinds[event.record.kind] for event in useful]
-    never = [event.number for event, kind in zip(useful, kinds, strict=True) if kind.is_final]
-    kept = [event for event, kind in zip(useful, kinds, strict=True) if kind.repeat_after > 0.0]
-    at = np.array([event.record.at for event in kept])
-    until = at + np.array([rules.kinds[event.record.kind].repeat_after for event in kept])
-    numbers = np.array([event.number for event in kept], dtype=np.int64)
-    shown = learned.shown.with_items(numbers, at, until)
-    known = np.unique(np.concatenate([learned.never, np.array(never, dtype=np.int64)])) if never else learned.never
+    hidden, never = hidden_by(rules, useful)
+    shown = learned.shown.with_items(*hidden)
+    known = np.union1d(learned.never, never) if len(never) else learned.never
     pairs = zip(useful, kinds, strict=True)
     meanings = [(event, kind.is_report, *kind.meaning(event.record.value)) for event, kind in pairs]
     likes = [
@@ -520,7 +530,7 @@ def with_likes(learned: Learned, likes: Sequence[tuple[float, ...]]) -> Learned:
 def likes_at(policy: ServedPolicy, learned: Learned, now: float) -> Evidence:
     """Return the latest likes as evidence (1, n), with weights as they are at a time: at most MAX_CITABLE."""
     rows = learned.likes[-MAX_CITABLE:]
-    weight = rows[:, 3] * _fading(policy, now - rows[:, 5])
+    weight = rows[:, 3] * fading(policy, now - rows[:, 5])
     items, reported = rows[:, 1].astype(np.int64), rows[:, 4] == REPORTED
     examined = np.where(reported, 1.0, rows[:, 4])
     others = (items[None], rows[None, :, 2], weight[None], examined[None])

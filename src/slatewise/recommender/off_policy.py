@@ -7,31 +7,20 @@ the direct method of policies that draw are means over drawn slates.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slatewise.belief.rates import Rates
 from slatewise.evaluation.logged_slates import LoggedSlates
 from slatewise.evaluation.verdict import Evaluation, judge
-from slatewise.policies import Available, State
 from slatewise.randomness import Streams
 from slatewise.recommender.loading import LogTail
-from slatewise.recommender.off_policy_batch import LoggedCase, Situation, logged_slates
-from slatewise.recommender.profile import UserProfile, learn_everything
+from slatewise.recommender.off_policy_batch import Groupings, Judging, LoggedCase, LoggedUser, logged_slates
+from slatewise.recommender.off_policy_beliefs import Asked, UserHistory
 from slatewise.recommender.rate_publications import RatesHistory
-from slatewise.recommender.recommend import SlateRequest, situation
-from slatewise.recommender.replay import (
-    RATES_GONE,
-    as_logged,
-    logged_policy,
-    logged_request,
-    obstacle,
-    profile_before,
-    rates_for,
-)
+from slatewise.recommender.replay import RATES_GONE, logged_policy, obstacle, rates_for
 from slatewise.recommender.served_catalog import ServedCatalog, ServedPolicy
 from slatewise.recommender.shadow import does_not_learn, learn_alike
 from slatewise.recommender.slate_rules import SlateRules
@@ -39,26 +28,28 @@ from slatewise.recommender.types import RequestError
 from slatewise.store.protocol import Store, Transaction
 from slatewise.store.records import CLOSED, Choice, SlateRecord
 
-Floats = NDArray[np.float64]
+Kept = TypeVar("Kept")
 
 MODEL = "dc2b-calibrated"
 """The policy whose probabilities are the model of rewards."""
 RULES = "its slate had rules other than filters"
 NOT_LOGGED = "it was drawn without propensities in the log"
 EMPTY = "the policy has nothing to show in its place"
-MAX_SLATES, MAX_CELLS = 1 << 10, 1 << 20
-"""Slates, and slates times items, that are worked out together: memory does not grow with the log."""
-MAX_KEPT = 64
-"""Policies with the rates of some time that are kept for the next slates."""
+MAX_SLATES, MAX_USERS, MAX_CELLS = 1 << 12, 1 << 8, 1 << 18
+"""Slates that are worked out together, their users, and these times items: memory does not grow with the log."""
+MAX_KEPT, MAX_KEPT_ITEMS = 64, 1 << 19
+"""Policies with the rates of some time that are kept for the next slates; more of a catalog with few items."""
 
 
 def evaluate_policy(
     store: Store, served: ServedCatalog, target: ServedPolicy, on_user: Callable[[], None] | None = None
 ) -> Evaluation:
     """Judge a policy by the log of a store; users are read one by one, slates are worked out many at a time."""
-    reader = OffPolicyReader(served, target, LoggedPolicies(served))
+    reader = OffPolicyReader(served, LoggedPolicies(served, target))
     for number, user in enumerate(store.users()):
         reader = store.read(partial(reader.with_user, user=user, number=number))
+        if reader.is_full:
+            reader.work_out()
         if on_user is not None:
             on_user()
     reader.work_out()
@@ -72,43 +63,73 @@ def evaluate_policy(
 class LoggedPolicies:
     """Policies with the rates and the options in force when slates were logged; the latest are kept."""
 
-    def __init__(self, served: ServedCatalog) -> None:
-        self._served = served
+    def __init__(self, served: ServedCatalog, target: ServedPolicy) -> None:
+        self._served, self._target, self._model = served, target, served.policy(MODEL)
+        self._most = max(MAX_KEPT, MAX_KEPT_ITEMS // served.n_items)
         self._rates: dict[int, tuple[Rates, int] | None] = {}
-        self._policies: dict[tuple[object, ...], ServedPolicy] = {}
+        self._logging: dict[tuple[object, ...], ServedPolicy | None] = {}
+        self._judging: dict[tuple[object, ...], Judging] = {}
+
+    def logging(self, choice: Choice) -> ServedPolicy | None:
+        """Return the policy that chose a slate, as it learns; None if it is not served."""
+        given = choice["rules"]["attention"]
+        key = (choice["key"], given["rule"], given["skip_weight"], *given["curve"])
+        return self._kept(self._logging, key, lambda: logged_policy(self._served, choice))
 
     def rates(self, history: RatesHistory, choice: Choice) -> tuple[Rates, int] | None:
         """Return the rates that were in force for a slate, and their version; None if they are not kept."""
         version = (choice["exploration"] or {"rates": 0})["rates"]
-        if version not in self._rates:
-            _make_room(self._rates)
-            self._rates[version] = rates_for(history, self._served, choice)
-        return self._rates[version]
+        return self._kept(self._rates, version, lambda: rates_for(history, self._served, choice))
 
-    def policy(self, policy: ServedPolicy, rates: tuple[Rates, int], choice: Choice) -> ServedPolicy:
-        """Return a policy as it chooses by rates, and at the diversity that was asked for."""
-        diversity = choice["request"].get("diversity")
-        return self._kept((policy, rates[1], diversity), lambda: policy.with_rates(*rates), diversity)
+    def judging(self, policy: ServedPolicy, rates: tuple[Rates, int], choice: Choice, *, has_events: bool) -> Judging:
+        """Return what a slate is worked out by, that a policy chose by these rates.
 
-    def logging_policy(self, policy: ServedPolicy, rates: tuple[Rates, int], choice: Choice) -> ServedPolicy:
-        """Return the same, by the options that were in force as well."""
-        diversity, logged = choice["request"].get("diversity"), choice["exploration"] or {}
+        All choose by the rates of that time, and at the diversity that was asked for; the policy that chose the slate
+        also by the options that were in force.
+        """
+        diversity, is_drawn = choice["request"].get("diversity"), "propensities" in choice
+        logged = choice["exploration"] or {}
         options = [logged.get(name, 0.0) for name in getattr(policy.policy, "choosing_options", ())]
-        key = (policy, rates[1], diversity, *options)
-        return self._kept(key, lambda: as_logged(policy, choice, rates), diversity)
+        key = (policy, rates[1], diversity, is_drawn, has_events, *options)
 
-    def _kept(self, key: tuple[object, ...], make: Callable[[], ServedPolicy], diversity: float | None) -> ServedPolicy:
-        if key not in self._policies:
-            _make_room(self._policies)
-            made = make()
-            self._policies[key] = replace(made, policy=made.with_diversity(diversity))
-        return self._policies[key]
+        def make() -> Judging:
+            model = _at_diversity(self._model.with_rates(*rates), diversity)
+
+            def used(one: ServedPolicy, learning: ServedPolicy) -> tuple[ServedPolicy, ServedPolicy]:
+                return _at_diversity(_prepared(one, self._learning(one), model, rates), diversity), learning
+
+            is_counting = does_not_learn(self._target) and not has_events
+            target = used(self._target, self._model if is_counting else self._learning(self._target))
+            drew = used(policy.exploring(logged), self._learning(policy)) if is_drawn else None
+            return Judging((model, self._model), drew, target)
+
+        return self._kept(self._judging, key, make)
+
+    def _learning(self, policy: ServedPolicy) -> ServedPolicy:
+        """Return whose beliefs a policy chooses by: its own, or the model's if that learns the same."""
+        is_alike = policy.rules == self._model.rules and learn_alike(policy.policy, self._model.policy)
+        return self._model if is_alike else policy
+
+    def _kept(self, kept: dict[Any, Kept], key: object, make: Callable[[], Kept]) -> Kept:
+        """Return what is kept under a key; make it if it is not there, in the place of the oldest if there are many."""
+        if key not in kept:
+            if len(kept) >= self._most:
+                del kept[next(iter(kept))]
+            kept[key] = make()
+        return kept[key]
 
 
-def _make_room(kept: dict[Any, Any]) -> None:
-    """Drop what was kept first, if there is no room for more."""
-    if len(kept) >= MAX_KEPT:
-        del kept[next(iter(kept))]
+def _prepared(
+    policy: ServedPolicy, learning: ServedPolicy, model: ServedPolicy, rates: tuple[Rates, int]
+) -> ServedPolicy:
+    """Return a policy choosing by rates, with what the model has prepared for them if that learns alike."""
+    chooser: Any = policy.policy
+    prepared = None if learning is policy else chooser.prepared_as(model.policy)
+    return policy.with_rates(*rates) if prepared is None else replace(policy, policy=prepared, version=rates[1])
+
+
+def _at_diversity(policy: ServedPolicy, diversity: float | None) -> ServedPolicy:
+    return replace(policy, policy=policy.with_diversity(diversity))
 
 
 @dataclass(eq=False)
@@ -116,126 +137,83 @@ class OffPolicyReader:
     """Reads a log and works out what the target policy makes of each slate."""
 
     served: ServedCatalog
-    target: ServedPolicy
     policies: LoggedPolicies
     skipped: Counter[str] = field(default_factory=Counter)
-    cases: list[LoggedCase] = field(default_factory=list)
+    users: list[LoggedUser] = field(default_factory=list)
     parts: list[LoggedSlates] = field(default_factory=list)
+    groupings: Groupings = field(default_factory=Groupings)
     n_drawn: int = 0
+    n_slates: int = 0
+    """How many slates wait to be worked out."""
 
     def with_user(self, transaction: Transaction, user: str, number: int) -> "OffPolicyReader":
         """Return a reader that has the closed slates of one more user.
 
         This one stays as it is: a store that loses its connection reads again, and no slate may count twice.
         """
-        longer = replace(self, skipped=Counter(self.skipped), cases=[*self.cases], parts=[*self.parts])
+        longer = replace(self, skipped=Counter(self.skipped), users=[*self.users], parts=[*self.parts])
         longer._read_user(transaction, user, number)
         return longer
 
     def _read_user(self, transaction: Transaction, user: str, number: int) -> None:
-        log, choices = LogTail.read(transaction, user), transaction.choices_of(user)
-        replay = UserReplay(number, self.served, self.target, self.policies, log)
-        history = RatesHistory(transaction, self.served.digest)
-        tallies = {one.record.slate_id: one.tally for one in log.logged_slates(self.served)}
-        for slate in log.slates:
-            if slate.status != CLOSED:
-                continue
-            choice = choices.get(slate.number)
-            policy = None if choice is None else logged_policy(self.served, choice)
-            reason = obstacle(self.served, slate, choice, policy) or _unusable(slate, choice)
-            if reason is not None or choice is None or policy is None:
-                self.skipped[str(reason)] += 1
-                continue
-            rates = self.policies.rates(history, choice)
-            if rates is None:
-                self.skipped[RATES_GONE] += 1
-                continue
-            liked = set(tallies[slate.slate_id].liked(slate.items))
-            rewards = np.array([float(item in liked) for item in slate.items])
-            case = replay.case((slate, choice), policy, rates, rewards)
-            if case is None:
-                self.skipped[EMPTY] += 1
-            else:
-                self._add(case)
+        history, choices = UserHistory(self.served, LogTail.read(transaction, user)), transaction.choices_of(user)
+        rates, cases = RatesHistory(transaction, self.served.digest), list[LoggedCase]()
+        for slate in history.log.slates:
+            if slate.status == CLOSED:
+                case = self._case(history, rates, slate, choices.get(slate.number))
+                if isinstance(case, str):
+                    self.skipped[case] += 1
+                else:
+                    cases.append(case)
+        if cases:
+            self.users.append(LoggedUser(number, cases))
+            self.n_slates += len(cases)
 
-    def _add(self, case: LoggedCase) -> None:
-        self.cases.append(case)
-        if len(self.cases) >= min(MAX_SLATES, max(1, MAX_CELLS // self.served.n_items)):
-            self.work_out()
+    def _case(
+        self, history: UserHistory, rates: RatesHistory, slate: SlateRecord, choice: Choice | None
+    ) -> LoggedCase | str:
+        """Return a slate that can be judged, or why it cannot."""
+        policy = None if choice is None else self.policies.logging(choice)
+        reason = obstacle(self.served, slate, choice, policy) or _unusable(choice)
+        if reason is not None or choice is None or policy is None:
+            return str(reason)
+        in_force = self.policies.rates(rates, choice)
+        if in_force is None:
+            return RATES_GONE
+        judging = self.policies.judging(policy, in_force, choice, has_events=bool(history.log.events))
+        said = history.slates[slate.slate_id]
+        liked = set(said.tally.liked(slate.items))
+        rewards = [float(item in liked) for item in slate.items]
+        logged = choice["propensities"] if "propensities" in choice else [1.0] * len(slate.items)
+        random = Streams(choice["seed"], np.array([choice["random_key"]], dtype=np.uint64), choice["step"])
+        return LoggedCase(
+            Asked.of(slate, choice, history.lesson(slate)), judging, said.numbers, rewards, logged, random
+        )
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the slates that were read should be worked out before others are read."""
+        most_users = max(1, min(MAX_USERS, MAX_CELLS // self.served.n_items))
+        return self.n_slates >= MAX_SLATES or len(self.users) >= most_users
 
     def work_out(self) -> None:
         """Work out the slates that were read since the last time."""
-        cases, self.cases = self.cases, []
-        log, n_drawn = logged_slates(cases)
-        self.n_drawn += n_drawn
-        n_empty = len(cases) - (0 if log is None else len(log.users))
+        log, n_drawn = logged_slates(self.served, self.users, self.groupings)
+        n_empty = self.n_slates - (0 if log is None else len(log.users))
         if n_empty:
             self.skipped[EMPTY] += n_empty
         if log is not None:
             self.parts.append(log)
+        self.users, self.n_slates, self.n_drawn = [], 0, self.n_drawn + n_drawn
 
 
-@dataclass(eq=False)
-class UserReplay:
-    """The log of one user, as three policies would go through it: the logging one, the target, and the model."""
-
-    user: int
-    served: ServedCatalog
-    target: ServedPolicy
-    policies: LoggedPolicies
-    log: LogTail
-    known: dict[str, tuple[UserProfile, State, Available]] = field(default_factory=dict)
-    """At the latest slate, by the key of beliefs: policies that learn alike share them."""
-
-    def case(
-        self, logged_slate: tuple[SlateRecord, Choice], logging: ServedPolicy, rates: tuple[Rates, int], got: Floats
-    ) -> LoggedCase | None:
-        """Return a slate in its situations; None if nothing can be shown in its place."""
-        slate, choice = logged_slate
-        model, key = self.served.policy(MODEL), np.array([choice["random_key"]], dtype=np.uint64)
-        is_drawn, shown = "propensities" in choice, self.served.numbers(slate.items)
-        logged = np.array(choice["propensities"]) if is_drawn else np.ones(len(shown))
-        random = Streams(choice["seed"], key, choice["step"])
-        try:
-            drew = self.policies.logging_policy(logging, rates, choice) if is_drawn else None
-            situations = (
-                self._situation(logged_slate, model, self.policies.policy(model, rates, choice)),
-                None if drew is None else self._situation(logged_slate, logging, drew),
-                self._situation(logged_slate, self._learning, self.policies.policy(self.target, rates, choice)),
-            )
-        except RequestError:
-            return None
-        return LoggedCase(self.user, shown, got, logged, random, *situations)
-
-    @cached_property
-    def _learning(self) -> ServedPolicy:
-        """Whose beliefs the judged policy chooses by: its own, or the model's if that learns all it needs."""
-        model = self.served.policy(MODEL)
-        is_counting = does_not_learn(self.target) and not self.log.events
-        return model if is_counting or learn_alike(self.target.policy, model.policy) else self.target
-
-    def _situation(
-        self, logged_slate: tuple[SlateRecord, Choice], learning: ServedPolicy, choosing: ServedPolicy
-    ) -> Situation:
-        """Return the situation at a slate, of a policy as it learns and as it chose, with the rates of that time."""
-        slate, choice = logged_slate
-        known = self.known.get(learning.key)
-        if known is None or known[0].n_slates != slate.number:
-            profile = profile_before(self.served, learning, self.log, slate, None if known is None else known[0])
-            request = replace(logged_request(slate.user, choice), diversity=None)  # the policy has it
-            learned = learn_everything(profile)
-            _, state, available, _ = situation(self.served, learning, learned, request, choice["at"])
-            self.known[learning.key] = known = (profile, state, available)
-        _, state, available = known
-        return Situation(choosing.policy, {name: state[name] for name in choosing.start}, available)
-
-
-def _unusable(slate: SlateRecord, choice: Choice | None) -> str | None:
+def _unusable(choice: Choice | None) -> str | None:
     """Return why a slate that could be chosen again cannot be judged, None if it can."""
     if choice is None:
         return None
-    rules = SlateRequest.of(slate.user, choice["request"]).rules
-    if replace(rules, filter=(), exclude_owned=False) != SlateRules():
-        return RULES
+    if "rules" in choice["request"]:
+        rules = SlateRules.of(choice["request"]["rules"])
+        if replace(rules, filter=(), exclude_owned=False) != SlateRules():
+            return RULES
     explored = (choice["exploration"] or {}).get("explore_slates", 0.0)
     return NOT_LOGGED if explored and "propensities" not in choice else None

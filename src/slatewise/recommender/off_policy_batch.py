@@ -1,54 +1,60 @@
-"""What a policy makes of logged slates, worked out for many of them at once."""
+"""What a policy makes of logged slates, worked out for many users at once: the next slate of each, round by round."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.evaluation.logged_slates import DRAWS, LoggedSlates, SlateTerms
-from slatewise.policies import Available, Policy, State
+from slatewise.policies import State
 from slatewise.randomness import Streams
-from slatewise.recommender.served_catalog import Integers
+from slatewise.recommender.off_policy_beliefs import Asked, BeliefsInStep, Lesson, ShownInStep
+from slatewise.recommender.served_catalog import Integers, ServedCatalog, ServedPolicy
+from slatewise.slates.propensities import Grouping
+from slatewise.slates.stochastic import SoftmaxGreedy
 
 Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
 
 DRAW_SALT = 0xE7A1
+DRAW_NUMBERS = np.arange(2 * DRAWS, dtype=np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
-class Situation:
-    """What a policy knows and may choose from at the time of a logged slate."""
+class Judging:
+    """What slates are worked out by: three policies as they choose, each with the one whose beliefs it chooses by.
 
-    policy: Policy
-    state: State
-    available: Available
+    model: of rewards; logging: what drew the slate, None if it was not drawn; target: what is judged.
+    """
+
+    model: tuple[ServedPolicy, ServedPolicy]
+    logging: tuple[ServedPolicy, ServedPolicy] | None
+    target: tuple[ServedPolicy, ServedPolicy]
+
+    @property
+    def learning(self) -> list[ServedPolicy]:
+        """The policies whose beliefs are needed."""
+        return [one[1] for one in (self.model, self.logging, self.target) if one is not None]
 
 
 @dataclass(frozen=True, eq=False)
 class LoggedCase:
-    """A logged slate that can be judged, in the situations of the model of rewards, the logging policy and the target.
+    """A logged slate that can be judged: its items, what was got for each, and their propensities, 1 if not drawn."""
 
-    user: a number; shown: its items; logged: their propensities, all 1 if it was not drawn, and then `logging` is None.
-    """
-
-    user: int
+    asked: Asked
+    judging: Judging
     shown: Integers
-    rewards: Floats
-    logged: Floats
+    rewards: list[float]
+    logged: list[float]
     random: Streams
-    model: Situation
-    logging: Situation | None
-    target: Situation
 
     @property
     def kind(self) -> tuple[object, ...]:
         """What cases that are worked out together have in common."""
-        logging = None if self.logging is None else id(self.logging.policy)
-        policies = (id(self.model.policy), logging, id(self.target.policy))
-        return (*policies, len(self.shown), self.random.seed, self.random.step)
+        return (id(self.judging), len(self.shown), self.random.seed, self.random.step)
 
     @property
     def starts(self) -> NDArray[np.uint64]:
@@ -58,81 +64,173 @@ class LoggedCase:
         the shown one, which only the mean of the logging policy has, and its weights would fall short of 1.
         """
         seed = (self.random.seed ^ DRAW_SALT) + int(self.random.users[0]) % 2**32
-        return Streams(seed, np.arange(2 * DRAWS, dtype=np.uint64), self.random.step).starts
+        return Streams(seed, DRAW_NUMBERS, self.random.step).starts
 
 
-def logged_slates(cases: Sequence[LoggedCase]) -> tuple[LoggedSlates | None, int]:
-    """Return cases as arrays, in their order, and how many were drawn, without those for which nothing is left to show.
+@dataclass(frozen=True, eq=False)
+class LoggedUser:
+    """The slates of a user that can be judged, in their order; number: of the user."""
+
+    number: int
+    cases: Sequence[LoggedCase]
+
+
+class Groupings:
+    """Items in groups by their categories, as drawing policies take them, kept from one batch to the next."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[object, Grouping]] = {}
+
+    def of(self, softmax: SoftmaxGreedy) -> Grouping:
+        """Return the groups of the items that a policy draws from; those of two policies are kept."""
+        sets = softmax.rule.sets.of_item
+        if id(sets) not in self._kept:
+            self._kept = dict([*self._kept.items()][-1:]) | {id(sets): (sets, softmax.grouped())}
+        return self._kept[id(sets)][1]
+
+
+def logged_slates(
+    served: ServedCatalog, users: Sequence[LoggedUser], groupings: Groupings
+) -> tuple[LoggedSlates | None, int]:
+    """Return the cases of users as arrays, in their order, and how many were drawn, without those with nothing to show.
 
     None if none is left of the cases.
     """
-    by_kind = defaultdict[tuple[object, ...], list[int]](list)
-    for number, case in enumerate(cases):
-        by_kind[case.kind].append(number)
-    terms: dict[int, SlateTerms] = {}
-    for numbers in by_kind.values():
-        found = _terms([cases[number] for number in numbers])
-        terms |= {number: one for number, one in zip(numbers, found, strict=True) if one is not None}
-    left = [(cases[number], terms[number]) for number in sorted(terms)]
-    n_drawn = sum(case.logging is not None for case, _ in left)
-    users, slates = [case.user for case, _ in left], [slate for _, slate in left]
-    return (LoggedSlates.of(users, slates) if left else None), n_drawn
+    sizes = np.array([len(user.cases) for user in users], dtype=np.int64)
+    order = np.argsort(-sizes, kind="stable")
+    first = (np.cumsum(sizes) - sizes)[order]
+    ordered = [users[place].cases for place in order.tolist()]
+    rounds = _rounds(served, ordered, groupings) if users else ()
+    parts = [(first[places] + turn, terms) for turn, places, terms in rounds]
+    if not parts:
+        return None, 0
+    left = np.concatenate([numbers for numbers, _ in parts])
+    is_drawn = np.array([case.judging.logging is not None for user in users for case in user.cases])
+    owners = np.repeat([user.number for user in users], sizes)
+    return LoggedSlates.of(owners, parts), int(is_drawn[left].sum())
 
 
-def _terms(cases: Sequence[LoggedCase]) -> list[SlateTerms | None]:
-    """Return what is known about cases of one kind; None if the policy has nothing to show in the place of one."""
+def _rounds(
+    served: ServedCatalog, users: Sequence[Sequence[LoggedCase]], groupings: Groupings
+) -> Iterator[tuple[int, Integers, SlateTerms]]:
+    """Yield what is known about the cases of some users in a round; users with the most cases come first."""
+    beliefs = BeliefsOfPolicies(users)
+    shown = ShownInStep(served, users[0][0].judging.model[1], len(users))
+    for turn in range(len(users[0])):
+        cases = [one[turn] for one in users if len(one) > turn]
+        lessons = [case.asked.lesson for case in cases]
+        beliefs.learn(lessons)
+        shown.learn(lessons)
+        by_kind = defaultdict[tuple[object, ...], list[int]](list)
+        for place, case in enumerate(cases):
+            by_kind[case.kind].append(place)
+        for same in by_kind.values():
+            places, asked = np.array(same), [cases[place].asked for place in same]
+            table, is_possible = shown.available(places, asked)
+            if not is_possible.all():
+                places, table = places[is_possible], table[is_possible]
+            if len(places):
+                group = [cases[place] for place in places.tolist()]
+                is_known, terms = _terms(group, table, beliefs.known(places, group), groupings)
+                yield turn, places[is_known], terms if is_known.all() else SlateTerms(*(one[is_known] for one in terms))
+
+
+class Known(NamedTuple):
+    """The policies of some cases, as in `Judging`, each with the state of the users whose slates these are."""
+
+    model: tuple[Any, State]
+    logging: tuple[Any, State] | None
+    target: tuple[Any, State]
+
+
+class BeliefsOfPolicies:
+    """What the policies that are needed know about users, who are in order of their number of cases."""
+
+    def __init__(self, users: Sequence[Sequence[LoggedCase]]) -> None:
+        members, policies = defaultdict[str, list[int]](list), dict[str, ServedPolicy]()
+        for place, cases in enumerate(users):
+            needed = {policy.key: policy for one in {case.judging for case in cases} for policy in one.learning}
+            policies |= needed
+            for key in needed:
+                members[key].append(place)
+        self._members = {key: np.array(places) for key, places in members.items()}
+        self._beliefs = {key: BeliefsInStep(policies[key], len(places)) for key, places in members.items()}
+
+    def learn(self, lessons: Sequence[Lesson]) -> None:
+        """Learn a lesson of each of the first users."""
+        for key, places in self._members.items():
+            self._beliefs[key].learn([lessons[place] for place in places.tolist() if place < len(lessons)])
+
+    def known(self, places: Integers, cases: Sequence[LoggedCase]) -> Known:
+        """Return the policies of cases of one kind, each with what it knows about the users.
+
+        Policies that choose by the same beliefs have the same object.
+        """
+        judging, asked = cases[0].judging, [case.asked for case in cases]
+        states = {
+            policy.key: self._beliefs[policy.key].known(np.searchsorted(self._members[policy.key], places), asked)
+            for policy in judging.learning
+        }
+        model, logging, target = judging.model, judging.logging, judging.target
+
+        def with_state(used: tuple[ServedPolicy, ServedPolicy]) -> tuple[Any, State]:
+            return used[0].policy, _of(used[0], states[used[1].key])
+
+        return Known(with_state(model), None if logging is None else with_state(logging), with_state(target))
+
+
+def _of(policy: ServedPolicy, state: State) -> State:
+    """Return what a policy needs of a state; one that only counts slates may choose by that of one that learns."""
+    return state if state.keys() == policy.start.keys() else {name: state[name] for name in policy.start}
+
+
+def _terms(
+    cases: Sequence[LoggedCase], available: Booleans, known: Known, groupings: Groupings
+) -> tuple[Booleans, SlateTerms]:
+    """Return what is known about cases of one kind, and of which anything is: the policy has something to show."""
     shown, logged = np.array([case.shown for case in cases]), np.array([case.logged for case in cases])
+    rewards = np.array([case.rewards for case in cases])
     first, (starts, own_starts) = cases[0], np.split(np.array([case.starts for case in cases]), 2, axis=1)
     users = np.concatenate([case.random.users for case in cases])
     random = Streams(first.random.seed, users, first.random.step)
-    model: Any = first.model.policy
-    predicted = np.clip(model.probabilities(_states([case.model for case in cases])), 0.0, 1.0)
-    logging = [case.logging for case in cases if case.logging is not None]
-    marginal = np.ones(shown.shape)
-    softmax = _softmax(logging, random) if logging else None
+    (model, state), logging, (policy, target_state) = known
+    scored = (state, model.scored(state))
+    predicted = model.probabilities(*scored)
+    marginal, softmax = np.ones(shown.shape), _softmax(logging, random, scored)
     if softmax is not None:
-        marginal = with_shown(softmax.judge(_tables(logging), shown, starts).marginal, logged)
-    target, is_shown = _target([case.target for case in cases], shown, (random, own_starts), predicted)
-    conditional, own_marginal, expected, direct = target
-    of_shown, rewards = np.take_along_axis(predicted, shown, axis=1), np.array([case.rewards for case in cases])
-    arrays = (rewards, logged, conditional, marginal, own_marginal, of_shown, expected, direct)
-    rows = map(SlateTerms._make, zip(*arrays, strict=True))
-    return [row if is_known else None for row, is_known in zip(rows, is_shown.tolist(), strict=True)]
+        judged = softmax.judge(available, shown, starts, grouping=groupings.of(softmax))
+        marginal = with_shown(judged.marginal, logged)
+    of_shown = np.take_along_axis(predicted, shown, axis=1)
+    softmax = _softmax(known.target, random, scored)
+    if softmax is None:
+        chosen = policy.select(target_state, available, shown.shape[1], random).items
+        is_known, found = np.asarray((chosen >= 0).any(axis=1)), _of_chosen(chosen, shown, predicted)
+    else:
+        judged = softmax.judge(available, shown, own_starts, predicted, groupings.of(softmax))
+        is_known = np.ones(len(shown), dtype=np.bool_)
+        found = (judged.propensity, judged.marginal, judged.expected, judged.own_expected)
+    conditional, own_marginal, expected, direct = found
+    return is_known, SlateTerms(rewards, logged, conditional, marginal, own_marginal, of_shown, expected, direct)
 
 
-def _target(
-    situations: Sequence[Situation], shown: Integers, draws: tuple[Streams, NDArray[np.uint64]], predicted: Floats
-) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
-    """Return propensities, marginals, expected and direct predictions (n, k), and for which slates there are any."""
-    (random, starts), available = draws, _tables(situations)
-    softmax = _softmax(situations, random)
-    if softmax is not None:
-        found = softmax.judge(available, shown, starts, predicted)
-        terms = (found.propensity, found.marginal, found.expected, found.own_expected)
-        return terms, np.ones(len(shown), dtype=np.bool_)
-    chosen = situations[0].policy.select(_states(situations), available, shown.shape[1], random).items
+def _of_chosen(chosen: Integers, shown: Integers, predicted: Floats) -> tuple[Floats, ...]:
+    """Return propensities, marginals, expected and direct predictions (n, k) of a policy that chose without drawing."""
     is_same = chosen == shown
     follows = np.cumprod(is_same, axis=1).astype(np.float64)
     own = np.where(chosen >= 0, np.take_along_axis(predicted, np.maximum(chosen, 0), axis=1), 0.0)
     before = np.concatenate([np.ones((len(shown), 1)), follows[:, :-1]], axis=1)
-    return (follows, is_same.astype(np.float64), own * before, own), np.asarray((chosen >= 0).any(axis=1))
+    return follows, is_same.astype(np.float64), own * before, own
 
 
-def _softmax(situations: Sequence[Situation], random: Streams) -> Any:
-    """Return how the policy of some situations draws, None if it does not."""
-    draw = getattr(situations[0].policy, "softmax", None)
-    return None if draw is None else draw(_states(situations), random)
+def _softmax(policy: tuple[Any, State] | None, random: Streams, scored: tuple[State, Any]) -> Any:
+    """Return how a policy draws slates of some users, None if it does not.
 
-
-def _states(situations: Sequence[Situation]) -> State:
-    """Return the states of one policy as a batch."""
-    names = situations[0].state
-    return {name: np.concatenate([one.state[name] for one in situations]) for name in names}
-
-
-def _tables(situations: Sequence[Situation]) -> NDArray[np.bool_]:
-    """Return what is available (n, n_items)."""
-    return np.concatenate([one.available.table() for one in situations])
+    scored: what the model makes of users in a state; a policy that learns alike is in the same one, and may use it.
+    """
+    draw = None if policy is None else getattr(policy[0], "softmax", None)
+    if policy is None or draw is None:
+        return None
+    return draw(policy[1], random, scored[1] if policy[1] is scored[0] else None)
 
 
 def with_shown(drawn: Floats, logged: Floats) -> Floats:

@@ -91,14 +91,14 @@ def profile_before(
     else:
         learned = known.learned
     later = past.slates[learned.covers :]
-    closed = [replace(one, status=_status_at(one, now), closed_at=now) for one in later]
+    closed = [replace(one, status=status_at(one, now), closed_at=now) for one in later]
     pending = LogTail(closed, feedback, ()).logged_slates(served)
     waiting = past.logged_events(served, learned.covers)
     key = np.zeros(1, dtype=np.uint64)
     return learn_closed(UserProfile(str(now), key, policy, slate.number, learned, pending, waiting))
 
 
-def _status_at(slate: SlateRecord, now: float) -> str:
+def status_at(slate: SlateRecord, now: float) -> str:
     """Return the status of an earlier slate when another one was shown; one that is closed later had been withdrawn."""
     is_withdrawn = slate.status == WITHDRAWN or (slate.closed_at is not None and slate.closed_at > now)
     return WITHDRAWN if is_withdrawn else CLOSED

@@ -45,7 +45,8 @@ class Groups(NamedTuple):
     """Items in groups of one set of categories each.
 
     items: all items, one group after the other; place: where each item is there; of_place: the group at each place;
-    first: where each group begins, and the end; sets: the set of each group; is_empty: whether that has no members.
+    first: where each group begins, and the end; sets: the set of each group; is_empty: whether that has no members;
+    empty: the groups of which that is so.
     """
 
     items: Integers
@@ -54,6 +55,7 @@ class Groups(NamedTuple):
     first: Integers
     sets: Integers
     is_empty: Booleans
+    empty: Integers
 
 
 class Weighed(NamedTuple):
@@ -71,6 +73,27 @@ class Weighed(NamedTuple):
     factors: Floats
 
 
+class Grouping(NamedTuple):
+    """Groups, and what is known of their factors: by the set of the item that is chosen, for one weight.
+
+    factors (n_sets, n_groups), a single row where that would be too much; is_known: which rows are; weight (1,): what
+    similarity costs, divided by the temperature.
+    """
+
+    groups: Groups
+    factors: Floats
+    is_known: Booleans
+    weight: Floats
+
+    @classmethod
+    def of(cls, words: Words, of_item: Integers, n_items: int) -> Grouping:
+        """Put items in groups; nothing is known of factors yet."""
+        groups, n_sets = group_items(words, of_item, n_items), max(1, len(words))
+        n_rows = n_sets if n_sets * len(groups.sets) <= TABLE else 1
+        factors, is_known = np.empty((n_rows, len(groups.sets))), np.zeros(n_rows, dtype=np.bool_)
+        return cls(groups, factors, is_known, np.full(1, -1.0))
+
+
 class Judgment(NamedTuple):
     """What a policy that draws makes of slates, each (n_rows, k).
 
@@ -83,12 +106,6 @@ class Judgment(NamedTuple):
     expected: Floats
     marginal: Floats
     own_expected: Floats
-
-
-def factor_table(groups: Groups, n_sets: int) -> Floats:
-    """Reserve memory for the factors of all groups, by the set of the item that is chosen."""
-    n_groups = len(groups.sets)
-    return np.empty((n_sets if n_sets * n_groups <= TABLE else 1, n_groups))
 
 
 def group_items(words: Words, of_item: Integers, n_items: int) -> Groups:
@@ -104,63 +121,72 @@ def group_items(words: Words, of_item: Integers, n_items: int) -> Groups:
     place = np.empty(n_items, dtype=np.int64)
     place[items] = np.arange(n_items)
     ends = np.append(first, n_items)
-    return Groups(items, place, np.cumsum(is_first) - 1, ends, of_set, ~np.asarray(has_members)[of_set])
+    is_empty = ~np.asarray(has_members)[of_set]
+    return Groups(items, place, np.cumsum(is_first) - 1, ends, of_set, is_empty, np.flatnonzero(is_empty))
 
 
 @compiled
 def judge_slates(
     softmax: tuple[Floats, Booleans, float],
     rule: RuleArguments,
-    groups: Groups,
-    asked: tuple[Integers, Integers, Floats, Keys, Floats],
+    grouping: Grouping,
+    asked: tuple[Integers, Integers, Floats, Keys],
     out: Judgment,
 ) -> int:
     """Judge the slate of every row; return the first row with a score that is not finite, or −1.
 
     asked: rows in order of weight, slates (n_rows, k), values (n_rows, n_items) or (n_rows, 0), and where the random
-    numbers of the slates to draw begin (n_rows, n_draws), and memory for factors, a row for each set or only one.
+    numbers of the slates to draw begin (n_rows, n_draws).
     """
     scores, allowed, temperature = softmax
     kind, weights, noise, vectors, words, _ = rule
-    rows, slates, values, starts, table = asked
+    (groups, table, is_known, known_weight), (rows, slates, values, starts) = grouping, asked
     n_items, n_groups, k = groups.items.size, groups.sets.size, slates.shape[1]
-    is_known, known_weight = np.zeros(len(table), dtype=np.bool_), -1.0
+    has_values = values.shape[1] > 0
     begun, weighed = new_weights(n_items, n_groups), new_weights(n_items, n_groups)
-    value, chosen, direction = np.zeros(n_items), np.empty(k, dtype=np.int64), np.empty((1, vectors.shape[1]))
+    value, chosen = np.empty(n_items if has_values else 0), np.empty(k, dtype=np.int64)
+    direction = np.empty((1, vectors.shape[1]))
     for row in rows:
         weight = 0.0 if kind == RELEVANCE else weights[row if weights.size > 1 else 0] / temperature
-        if weight != known_weight:
-            is_known[:], known_weight = False, weight
+        if weight != known_weight[0]:
+            is_known[:], known_weight[0] = False, weight
         own, open_ = scores[row if scores.shape[0] > 1 else 0], allowed[row if allowed.shape[0] > 1 else 0]
         n_left = begin(groups, own, open_, temperature, begun.logs)
         if n_left < 0:
             return int(row)
-        if values.shape[1] > 0:
+        if has_values:
             for place in range(n_items):
                 value[place] = values[row, groups.items[place]]
         weigh(groups, words, (weight, chosen, 0), value, begun)
+        n_changed = -1
         for draw in range(-1, starts.shape[1]):
-            copy(begun, weighed)
+            put_back(groups, (chosen, n_changed), begun, weighed)
+            n_changed = min(k - 1, n_left)
             for at in range(min(k, n_left)):
-                total, expected = dot(weighed.totals, weighed.factors), dot(weighed.valued, weighed.factors)
+                total = dot(weighed.totals, weighed.factors)
                 if total < VANISHED:
                     weigh(groups, words, (weight, chosen, at), value, weighed)
-                    total, expected = dot(weighed.totals, weighed.factors), dot(weighed.valued, weighed.factors)
+                    total, n_changed = dot(weighed.totals, weighed.factors), -1
+                expected = dot(weighed.valued, weighed.factors) / total if has_values else 0.0
                 place = groups.place[slates[row, at]]
                 propensity = weighed.shares[place] * weighed.factors[groups.of_place[place]] / total
                 if draw < 0:
-                    out.propensity[row, at], out.expected[row, at] = propensity, expected / total
+                    out.propensity[row, at], out.expected[row, at] = propensity, expected
                 else:
                     out.marginal[row, at] += propensity / starts.shape[1]
-                    out.own_expected[row, at] += expected / total / starts.shape[1]
+                    out.own_expected[row, at] += expected / starts.shape[1]
+                if at + 1 == k:
+                    break
+                if draw >= 0:
                     place = draw_place(groups, weighed, total, mix(starts[row, draw] ^ np.uint64(at)))
                 chosen[at] = place
                 take(groups, place, value, weighed)
-                if weight > 0.0 and at + 1 < k:
+                if weight > 0.0:
                     lower(groups, words, (weight, place), (table, is_known), weighed)
-                    if vectors.shape[0] > 0:
+                    if vectors.shape[0] > 0 and groups.empty.size > 0:
                         add_direction((OVERLAP, weight, noise), vectors, groups.items[place], direction, 0)
                         lower_by_vectors(groups, (vectors, direction), (weight, place), value, weighed)
+                        n_changed = -1 if groups.is_empty[groups.of_place[place]] else n_changed
     return -1
 
 
@@ -172,13 +198,31 @@ def new_weights(n_items: int, n_groups: int) -> Weighed:
 
 
 @inner
-def copy(source: Weighed, target: Weighed) -> None:
-    """Write what one holds into another."""
-    for place in range(source.logs.size):
+def put_back(groups: Groups, changed: tuple[Integers, int], source: Weighed, target: Weighed) -> None:
+    """Make one what another is, from which it differs by so many chosen items; −1 if all may differ.
+
+    It also differs by items without categories, and by all factors.
+    """
+    chosen, n_changed = changed
+    if n_changed < 0:
+        for group in range(groups.sets.size):
+            copy_group(groups, group, source, target)
+    for at in range(n_changed):
+        place, group = chosen[at], groups.of_place[chosen[at]]
         target.logs[place], target.shares[place] = source.logs[place], source.shares[place]
-    for group in range(source.totals.size):
         target.totals[group], target.valued[group] = source.totals[group], source.valued[group]
+    for number in range(groups.empty.size):
+        copy_group(groups, groups.empty[number], source, target)
+    for group in range(source.factors.size):
         target.factors[group] = source.factors[group]
+
+
+@inner
+def copy_group(groups: Groups, group: int, source: Weighed, target: Weighed) -> None:
+    """Copy what is left of the items of a group."""
+    for place in range(groups.first[group], groups.first[group + 1]):
+        target.logs[place], target.shares[place] = source.logs[place], source.shares[place]
+    target.totals[group], target.valued[group] = source.totals[group], source.valued[group]
 
 
 @inner
@@ -219,14 +263,14 @@ def add_up(groups: Groups, group: int, value: Floats, weighed: Weighed) -> None:
     """Sum the shares of a group."""
     first, end = groups.first[group], groups.first[group + 1]
     weighed.totals[group] = total_between(weighed.shares, first, end)
-    weighed.valued[group] = dot_between(weighed.shares, value, first, end)
+    weighed.valued[group] = dot_between(weighed.shares, value, first, end) if value.size > 0 else 0.0
 
 
 @sums
 def total_between(numbers: Floats, first: int, end: int) -> float:
-    """Return the sum of a part of an array."""
+    """Return the sum of a part of an array; unsigned places are looked up without asking whether they are negative."""
     total = 0.0
-    for place in range(first, end):
+    for place in range(np.uint64(first), np.uint64(end)):
         total += numbers[place]
     return total
 
@@ -235,7 +279,7 @@ def total_between(numbers: Floats, first: int, end: int) -> float:
 def dot_between(numbers: Floats, others: Floats, first: int, end: int) -> float:
     """Return the product of the same part of two arrays."""
     total = 0.0
-    for place in range(first, end):
+    for place in range(np.uint64(first), np.uint64(end)):
         total += numbers[place] * others[place]
     return total
 
@@ -276,9 +320,8 @@ def lower_by_vectors(
     """Multiply each item that is compared by its vector, because it or the latest item has no categories."""
     (vectors, direction), (weight, latest_place) = similar, latest
     is_latest_empty = groups.is_empty[groups.of_place[latest_place]]
-    for group in range(groups.sets.size):
-        if not (is_latest_empty or groups.is_empty[group]):
-            continue
+    for number in range(groups.sets.size if is_latest_empty else groups.empty.size):
+        group = number if is_latest_empty else groups.empty[number]
         for place in range(groups.first[group], groups.first[group + 1]):
             item = groups.items[place]
             along = product(vectors, item, direction, 0)

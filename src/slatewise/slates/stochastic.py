@@ -32,7 +32,7 @@ from slatewise.slates.kernels import (
     product,
     squared_length,
 )
-from slatewise.slates.propensities import VANISHED, Judgment, factor_table, group_items, judge_slates, total_between
+from slatewise.slates.propensities import VANISHED, Grouping, Judgment, judge_slates, total_between
 from slatewise.slates.rules import (
     OVERLAP,
     RELEVANCE,
@@ -94,23 +94,30 @@ class SoftmaxGreedy:
         return StochasticChoice(items, gains, gains - own, propensity)
 
     def judge(
-        self, available: Available | ArrayLike, slates: Integers, starts: Keys, values: Floats | None = None
+        self,
+        available: Available | ArrayLike,
+        slates: Integers,
+        starts: Keys,
+        values: Floats | None = None,
+        grouping: Grouping | None = None,
     ) -> Judgment:
         """Return what this makes of slates (n_rows, k), one in each row: see `Judgment`.
 
         starts: (n_rows, n_draws), where the random numbers of the slates to draw begin; values: of all items,
-        (n_rows, n_items), without which nothing is expected.
+        (n_rows, n_items), without which nothing is expected; grouping: by `grouped`, if it is kept for the next time.
         """
         shape = slates.shape
         table = np.empty((shape[0], 0)) if values is None else np.ascontiguousarray(values)
         weights = np.broadcast_to(self.rule.weights, shape[:1])
-        groups = group_items(*self.rule.sets, self.scores.shape[1])
-        memory = factor_table(groups, max(1, len(self.rule.sets.words)))
-        asked = (np.argsort(weights, kind="stable"), _plain(slates), table, np.ascontiguousarray(starts), memory)
+        asked = (np.argsort(weights, kind="stable"), _plain(slates), table, np.ascontiguousarray(starts))
         judged = Judgment(*(np.zeros(shape) for _ in Judgment._fields))
         arguments = self._arguments(available, len(slates)), rule_arguments(self.rule)
-        _check(judge_slates(*arguments, groups, asked, judged))
+        _check(judge_slates(*arguments, self.grouped() if grouping is None else grouping, asked, judged))
         return judged
+
+    def grouped(self) -> Grouping:
+        """Return items in groups by their categories, for `judge`, which keeps there what it works out of them."""
+        return Grouping.of(*self.rule.sets, self.scores.shape[1])
 
     def _arguments(self, available: Available | ArrayLike, n_rows: int) -> tuple[Floats, NDArray[np.bool_], float]:
         n_allowed = n_rows if isinstance(available, Available) else len(np.asarray(available))
