@@ -42,7 +42,7 @@ SECONDS_TO_CLICK = 0.5
 
 @dataclass
 class Soak:
-    """What was seen: memory and write-ahead log once a second, and percentiles of each window of the time.
+    """What was seen: memory and write-ahead log once a second, and percentiles of each window and of the whole time.
 
     not_sent: the part of the failed requests that the server never got, because there was no slate to react to yet.
     """
@@ -53,6 +53,7 @@ class Soak:
     resident_mb: list[float] = field(default_factory=list)
     wal_mb: list[float] = field(default_factory=list)
     p99_ms: list[float] = field(default_factory=list)
+    overall_p99_ms: float = 0.0
     closed_per_second: float = 0.0
     oldest_seconds: float = 0.0
     store_mb: float = 0.0
@@ -98,6 +99,7 @@ async def watch(plan: Plan, launch: Launch, directory: Path, note: Note, early: 
         soak.store_mb = running.store_bytes / 1e6
     soak.failed, soak.not_sent = (sum(int(part.summary()[name]) for part in records) for name in ("failed", "not_sent"))
     soak.p99_ms = windows(records, plan.seconds)
+    soak.overall_p99_ms = 1000.0 * percentile(sorted(latency for part in records for latency in part.latencies), 0.99)
     soak.closed_per_second = (after[CLOSED] - before[CLOSED]) / plan.seconds
     soak.oldest_seconds = after[OLDEST]
     return soak
@@ -152,18 +154,14 @@ def verdicts(soak: Soak) -> list[Row]:
     growth, drift, wal = soak.growth(), soak.drift(), max(soak.wal_mb)
     middle = soak.resident_mb[len(soak.resident_mb) // 2]
     rise = f"{growth:.2f} (of {middle:.0f} MB)"
-    closed, oldest = soak.closed_per_second, soak.oldest_seconds
+    closed, oldest, overall = soak.closed_per_second, soak.oldest_seconds, soak.overall_p99_ms
     return [
         Row("memory: rise over the second half, %", rise, GROWTH, GROWTH.is_met(growth)),
         Row("write-ahead log: largest size, MB", f"{wal:.1f}", WAL, WAL.is_met(wal)),
         Row("99th percentile: last third over first third", f"{drift:.2f}", DRIFT, DRIFT.is_met(drift)),
+        Row("99th percentile of all requests, ms", f"{overall:.1f}", P99, P99.is_met(overall)),
+        Row("99th percentile: median of the twelfths of the time, ms", f"{median(soak.p99_ms):.1f}"),
         Row("99th percentile: largest of any twelfth of the time, ms", f"{max(soak.p99_ms):.1f}"),
-        Row(
-            "99th percentile: median of the twelfths, ms",
-            f"{median(soak.p99_ms):.1f}",
-            P99,
-            P99.is_met(median(soak.p99_ms)),
-        ),
         Row("expired slates closed in the background, per second", f"{closed:.0f}", SOME, SOME.is_met(closed)),
         Row(
             "oldest expired slate still open at the end, seconds overdue",
