@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slatewise.catalog import Catalog
+from slatewise.catalog import Catalog, growing_arrays
 from slatewise.catalog.growing_arrays import with_rows
 from slatewise.catalog.identifiers import PackedText
 from slatewise.catalog.live_items import ItemContent, with_content
+from slatewise.catalog.mapped_arrays import is_mapped
 
 KINDS: dict[str, Any] = {"int": int, "str": lambda number: f"ü{number}", "uuid": lambda number: uuid.UUID(int=number)}
 
@@ -105,11 +106,22 @@ def test_packed_text_with_changes(texts: list[str], changes: dict[int, str], mor
     assert list(PackedText.pack(texts).with_changes(changes)) == expected
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_arrays_that_grow_in_the_same_memory_are_those_of_copies(seed: int) -> None:
+@pytest.mark.parametrize("least_mapped", [growing_arrays.LEAST_MAPPED, 1])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_arrays_that_grow_in_the_same_memory_are_those_of_copies(least_mapped: int, seed: int) -> None:
     """Any array may be grown or changed any number of times, and none sees what was made of it."""
     random = np.random.default_rng(seed)
-    arrays = [(array := random.random((3, 2)), array.copy())]
+    arrays = [(array := random.random((random.integers(1, 300), 2)), array.copy())]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growing_arrays, "LEAST_MAPPED", least_mapped)
+        grow_and_change(arrays, random)
+    for array, expected in arrays:
+        np.testing.assert_array_equal(array, expected)
+    assert any(map(is_mapped, (array for array, _ in arrays))) == (least_mapped == 1)
+
+
+def grow_and_change(arrays: list[tuple[Any, Any]], random: np.random.Generator) -> None:
+    """Add versions of any of the arrays, with copies that say what they must be."""
     for _ in range(20):
         array, copy = arrays[random.integers(len(arrays))]
         n_rows = len(array) + int(random.integers(0, 40))
@@ -120,8 +132,6 @@ def test_arrays_that_grow_in_the_same_memory_are_those_of_copies(seed: int) -> N
         expected = np.concatenate([copy, np.zeros((n_rows - len(copy), 2))])
         expected[changed] = rows
         arrays.append((with_rows(array, n_rows, changed, rows), expected))
-    for array, expected in arrays:
-        np.testing.assert_array_equal(array, expected)
 
 
 def test_added_rows_go_into_the_memory_behind_once() -> None:

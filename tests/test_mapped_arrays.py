@@ -1,6 +1,7 @@
 """Catalogs in memory once for all processes of a machine, and processes that die while they use one."""
 
 import gc
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from benchmarks import scale_workers
 from benchmarks.large_catalogs import random_tastes
 from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog import mapped_arrays as module
+from slatewise.catalog.growing_arrays import with_rows
 from slatewise.catalog.mapped_arrays import DTYPES, is_mapped, map_arrays, share_through, shared
 from slatewise.catalog.model_files import write_arrays, write_manifest
 from slatewise.policies.calibrated import Calibrated
@@ -119,6 +121,31 @@ def test_what_slates_are_chosen_by_is_held_once(explore: float) -> None:
     assert is_mapped(learned.features)
 
 
+@pytest.mark.usefixtures("directory")
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_version_takes_memory_for_what_differs(is_shared: bool) -> None:
+    """Negative control: a copy takes as much memory as the array."""
+    array = np.random.default_rng(0).random((1 << 20, 16), dtype=np.float32)
+    first = shared(array) if is_shared else with_rows(array, len(array), np.array([5]), np.ones((1, 16)))
+    versions, expected = [first], first.copy()
+    before = private_mb()
+    for number in range(10):
+        changed = np.arange(number, len(first), 100_000)
+        versions.append(with_rows(versions[-1], len(first), changed, np.full((len(changed), 16), number)))
+        expected[changed] = number
+    assert private_mb() - before < 10
+    np.testing.assert_array_equal(versions[-1], expected)
+    before, copy = private_mb(), first.copy()
+    assert private_mb() - before > 60
+    assert len(copy) == len(first)
+
+
+def private_mb() -> float:
+    """Return the memory of this process that nobody else shares."""
+    text = Path("/proc/self/smaps_rollup").read_text()
+    return sum(int(number) for number in re.findall(r"Private_(?:Clean|Dirty): +(\d+) kB", text)) / 1024
+
+
 def ask(process: "subprocess.Popen[str]") -> str:
     """Let a worker choose one more slate."""
     assert process.stdin is not None
@@ -157,3 +184,4 @@ def test_workers_hold_the_vectors_once() -> None:
     measured = scale_workers.run(n_items=60_000, n_workers=3)
     assert measured["workers_share_vectors"] < 1.7
     assert measured["workers_share_nothing"] > measured["workers_share_vectors"] + 0.5
+    assert 1.0 <= measured["workers_share_published"] < 3.0

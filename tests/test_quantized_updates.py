@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from slatewise.catalog import growing_arrays
 from slatewise.catalog.growing_arrays import with_rows
 from slatewise.slates import Available, LinearItems, Scores, choose, pack_sets, quantized_updates, rules
 from slatewise.slates import quantized as quantized_module
@@ -18,8 +19,10 @@ from tests.test_quantized import DIM, KINDS, SEEDS, make_features
 K = 8
 
 
-@pytest.fixture(autouse=True)
-def always_quantized(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=[growing_arrays.LEAST_MAPPED, 1], ids=["copied", "mapped"])
+def always_quantized(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Small copies, whose versions are copies or, as those of large ones, mappings of a file."""
+    monkeypatch.setattr(growing_arrays, "LEAST_MAPPED", request.param)
     monkeypatch.setenv(quantized_module.VARIABLE, "1")
     monkeypatch.setattr(quantized_updates, "MOST_ADDED", 1.0)
 

@@ -3,7 +3,7 @@
 Catalogs are mapped from their own files. What processes work out from them, such as tables for choosing slates, they
 can share through a directory: each file there is named after the sha256 of its content, so whoever comes to the same
 array finds it there. A process that dies harms nobody: files appear whole, are never changed, and go with the
-directory.
+directory. Where a few rows of such an array change, the rest stays shared (`growing_arrays`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
+import os
 import secrets
 import weakref
 from pathlib import Path
@@ -19,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
+
+from slatewise.catalog.growing_arrays import version_of_file
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -73,11 +76,14 @@ def shared(array: NDArray[Any]) -> NDArray[Any]:
         return _read_only(rows)
     path = _shared[0] / f"array-{hashlib.sha256(rows.data).hexdigest()}"
     try:
-        flat = np.frombuffer(_map(path if path.exists() else _write(path, rows)), dtype=rows.dtype)
+        with (path if path.exists() else _write(path, rows)).open("rb") as file:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            mapped: NDArray[Any] = np.ndarray(rows.shape, rows.dtype, buffer=content)
+            version_of_file(mapped, os.dup(file.fileno()))
     except OSError:  # the disk is full, or the file has just been removed
         return _read_only(rows)
-    weakref.finalize(flat, path.unlink, missing_ok=True).atexit = False
-    return flat.reshape(rows.shape)
+    weakref.finalize(mapped, path.unlink, missing_ok=True).atexit = False
+    return mapped
 
 
 def is_mapped(array: NDArray[Any]) -> bool:

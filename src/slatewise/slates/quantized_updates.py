@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.catalog.growing_arrays import claim_spare_rows, with_rows, with_spare_rows
+from slatewise.catalog.growing_arrays import claim_spare_rows, next_version, with_rows
 from slatewise.slates.kernels import BLOCK, Floats, Integers, Vectors, read_only, squared_lengths
 from slatewise.slates.quantized import LARGEST_CODE, NOT_QUANTIZED, SAFETY, SHORTEST_SCALE, TRUSTED_LENGTHS, Quantized
 from slatewise.slates.rules import CategorySets, pack_sets
@@ -79,7 +79,8 @@ def requantize(
 ) -> Quantized:
     """Return the copy of features of which only some items differ from those that it was made of.
 
-    An item that it did not have comes to the place of its number, behind the end.
+    An item that it did not have comes to the place of its number, behind the end. Limits of blocks become wider, never
+    narrower, so that nothing is read of items that stay as they are.
     """
     places = _places_of(changed, copy.items)
     is_new = places < 0
@@ -96,8 +97,7 @@ def requantize(
     rounded = np.clip(np.rint(exact), -LARGEST_CODE, LARGEST_CODE)
     codes[places // BLOCK, : rows.shape[1], places % BLOCK] = rounded
     copied_offsets[places] = offsets[changed]
-    for block in np.unique(places // BLOCK).tolist():
-        limits[:, block] = _limits(features, offsets, items[block * BLOCK : (block + 1) * BLOCK], copy.axis)
+    _widen(limits, places // BLOCK, offsets[changed], rows, copy.axis)
     residual, longest = (float(np.sqrt(np.square(part).sum(axis=1)).max()) for part in (exact - rounded, rounded))
     return Quantized(
         read_only(codes, np.int8),
@@ -117,19 +117,27 @@ def _codes(copy: Quantized, n_items: int, places: Integers) -> NDArray[np.int8]:
 
     A place behind the end is filled in the same memory: whoever has the copy as it was knows no scale for it.
     """
-    n_before, (_, width, _), n_blocks = len(copy.items), copy.codes.shape, -(-n_items // BLOCK)
+    n_before, n_blocks = len(copy.items), -(-n_items // BLOCK)
     room = claim_spare_rows(copy.codes, n_blocks, (n_before, n_items)) if (places >= n_before).all() else None
     if room is None:
-        room = with_spare_rows(n_blocks, (width, BLOCK), np.int8, n_items)
-        room[: len(copy.codes)] = copy.codes
+        room = next_version(copy.codes, n_blocks, places // BLOCK, n_items)
     room[len(copy.codes) : n_blocks] = 0
     return room[:n_blocks]
 
 
 def _places(n_blocks: int) -> tuple[NDArray[np.float32], NDArray[np.float32], Floats]:
     """Return scales and offsets of places that no item has, and limits of their blocks."""
-    n_places = n_blocks * BLOCK
-    return np.zeros(n_places, np.float32), np.full(n_places, -np.inf, np.float32), np.zeros((4, n_blocks))
+    n_places, limits = n_blocks * BLOCK, np.repeat([[-np.inf], [0.0], [np.inf], [-np.inf]], n_blocks, axis=1)
+    return np.zeros(n_places, np.float32), np.full(n_places, -np.inf, np.float32), limits
+
+
+def _widen(limits: Floats, blocks: Integers, offsets: NDArray[np.float32], rows: Floats, axis: int) -> None:
+    """Let the limits of blocks hold for more rows, one in each of the blocks given, with their offsets."""
+    across = np.sqrt(np.square(np.delete(rows, axis, axis=1)).sum(axis=1)) * SAFETY
+    np.maximum.at(limits[0], blocks, offsets)
+    np.maximum.at(limits[1], blocks, across)
+    np.minimum.at(limits[2], blocks, rows[:, axis])
+    np.maximum.at(limits[3], blocks, rows[:, axis])
 
 
 def _places_of(wanted: Integers, items: Integers) -> Integers:
@@ -139,13 +147,3 @@ def _places_of(wanted: Integers, items: Integers) -> Integers:
     known = items[found][order]
     at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[at] == wanted, found[order][at], -1) if len(known) else np.full(len(wanted), -1)
-
-
-def _limits(
-    features: NDArray[np.float32], offsets: NDArray[np.float32], members: Integers, axis: int
-) -> tuple[float, float, float, float]:
-    """Return the largest offset, the largest length across the axis, and what lies along it, of a block's items."""
-    rows = features[members].astype(np.float64)
-    along = rows[:, axis]
-    across = np.sqrt(np.square(np.delete(rows, axis, axis=1)).sum(axis=1)).max() * SAFETY
-    return float(offsets[members].max()), float(across), float(along.min()), float(along.max())
