@@ -84,24 +84,24 @@ def regress_columns(gram: Floats, nearest: Integers, penalties: tuple[float, flo
     number = len(nearest)
     inner, left, solution = np.empty((number, number)), np.empty(number), np.empty(number)
     for target in range(len(gram)):
-        for one in range(number):
-            left[one], solution[one] = gram[nearest[one, target], target], 0.0
-            for other in range(number):
-                inner[one, other] = gram[nearest[one, target], nearest[other, target]]
+        for row in range(number):
+            left[row], solution[row] = gram[nearest[row, target], target], 0.0
+            for column in range(number):
+                inner[row, column] = gram[nearest[row, target], nearest[column, target]]
         for _ in range(SWEEPS):
             largest = 0.0
-            for one in range(number):
-                old = solution[one]
-                if left[one] + inner[one, one] * old <= lasso and old == 0.0:
+            for row in range(number):
+                old = solution[row]
+                if left[row] + inner[row, row] * old <= lasso and old == 0.0:
                     continue
-                new = max(0.0, left[one] + inner[one, one] * old - lasso) / (inner[one, one] + ridge)
+                new = max(0.0, left[row] + inner[row, row] * old - lasso) / (inner[row, row] + ridge)
                 change = new - old
                 if change != 0.0:
-                    solution[one] = new
+                    solution[row] = new
                     largest = max(largest, abs(change))
-                    for other in range(number):
-                        left[other] -= change * inner[other, one]
+                    for column in range(number):
+                        left[column] -= change * inner[column, row]
             if largest <= TOLERANCE:
                 break
-        for one in range(number):
-            weights[nearest[one, target], target] = solution[one]
+        for row in range(number):
+            weights[nearest[row, target], target] = solution[row]
