@@ -36,8 +36,8 @@ def show(
     from slatewise.catalog import Catalog
 
     catalog = Catalog.load(directory)
-    found = _most_liked(catalog, find)
-    shown = found[(page - 1) * items : page * items]
+    matches = _most_liked(catalog, find)
+    shown = matches[(page - 1) * items : page * items]
     if json:
         print_json(
             {
@@ -46,14 +46,14 @@ def show(
                 "categories": list(catalog.category_names),
                 **comparable_items(catalog),
                 "about": catalog.about,
-                "found": len(found),
+                "found": len(matches),
                 "shown": [_row(catalog, item) for item in shown],
             }
         )
         return
     describe_catalog(catalog)
     _print_items(catalog, shown)
-    stdout.print(_place(len(found), items, page), markup=False)
+    stdout.print(_place(len(matches), items, page), markup=False)
 
 
 @app.command("list", epilog="Example: slatewise catalog list --catalog demo")
@@ -61,12 +61,12 @@ def list_versions(catalog: Directory, json: Json = False) -> None:
     """List the versions of a catalog, the newest first; * marks the one in use."""
     from slatewise.catalog.versions import versions
 
-    found = versions(catalog)
+    all_versions = versions(catalog)
     if json:
-        print_json({"versions": [_described(version) for version in found]})
+        print_json({"versions": [_described(version) for version in all_versions]})
         return
     table = Table("", "version", "written", "from", "log until")
-    for version in found:
+    for version in all_versions:
         row = _described(version)
         cells = ("*" if version.is_current else "", version.name, row["written_at"], row["from"], row["log_until"])
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in cells))
