@@ -74,14 +74,14 @@ class Visit:
 
 def visits(likes: Iterable[Path], catalog: Path, log: Path, day: int, n_users: int) -> list[Visit]:
     """Divide all people of a world."""
-    found = []
+    result = []
     for chunk, file in enumerate(likes):
         n_here = min(USERS_AT_ONCE, n_users - chunk * USERS_AT_ONCE)
-        found += [
+        result += [
             Visit(file, catalog, log, day, first, min(first + PEOPLE_PER_TASK, n_here))
             for first in range(0, n_here, PEOPLE_PER_TASK)
         ]
-    return found
+    return result
 
 
 def run_day(processes: Executor, todo: list[Visit], catalog: Catalog) -> tuple[Sums, list[float]]:
@@ -92,9 +92,9 @@ def run_day(processes: Executor, todo: list[Visit], catalog: Catalog) -> tuple[S
     for wave in np.array_split(np.arange(len(todo)), min(WAVES, len(todo))):
         now = (strength * rates + total.explained) / (strength + total.seen)
         mean = np.clip(now, 1e-4, 1.0 - 1e-4)
-        some = [todo[place] for place in wave]
+        some = [todo[position] for position in wave]
         results = list(processes.map(visit, some, [mean] * len(some), [strength + total.seen] * len(some)))
-        n_places = K * sum(one.last - one.first for one in some)
+        n_places = K * sum(part.last - part.first for part in some)
         shares.append(sum(result.liked for result in results) / n_places)
         total = sum(results, total)
     return total, shares

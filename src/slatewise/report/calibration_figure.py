@@ -23,9 +23,9 @@ def losses_table(rows: Rows, dataset: str) -> Table:
 def calibration_table(rows: Rows, dataset: str) -> Table:
     """Format the curves, one line per bin."""
     lines = tuple(
-        (row["evidence"], row["way"], round(one["said"], 4), round(one["clicked"], 4), one["n"])
+        (row["evidence"], row["way"], round(entry["said"], 4), round(entry["clicked"], 4), entry["n"])
         for row in rows
-        for one in row["curve"]
+        for entry in row["curve"]
     )
     columns = ("evidence", "probability", "said", "clicked", "items")
     return Table("calibration-curve", f"Said and clicked on {dataset}, in tenths of what was said", columns, lines)
@@ -34,7 +34,8 @@ def calibration_table(rows: Rows, dataset: str) -> Table:
 def calibration_figure(rows: Rows, dataset: str) -> Figure:
     """Plot the share clicked by what was said; what holds is on the diagonal."""
     described = "; ".join(
-        f"{_label(row)}: " + ", ".join(f"said {one['said']:.2f} clicked {one['clicked']:.2f}" for one in row["curve"])
+        f"{_label(row)}: "
+        + ", ".join(f"said {entry['said']:.2f} clicked {entry['clicked']:.2f}" for entry in row["curve"])
         for row in rows
     )
     caption = f"Share clicked by the probability that was said on {dataset}; a probability that holds is on the line."
@@ -45,8 +46,8 @@ def _draw(canvas: "Canvas", rows: Rows) -> None:
     axes = canvas.subplots()
     axes.plot((0.0, 1.0), (0.0, 1.0), color=INK, alpha=0.4, linewidth=1.0)
     for number, row in enumerate(rows):
-        said, clicked = ([one[name] for one in row["curve"]] for name in ("said", "clicked"))
-        axes.plot(said, clicked, marker=MARKERS[number], color=SERIES[number], label=_label(row))
+        probabilities, clicked = ([entry[name] for entry in row["curve"]] for name in ("said", "clicked"))
+        axes.plot(probabilities, clicked, marker=MARKERS[number], color=SERIES[number], label=_label(row))
     axes.set_xlabel("probability that was said")
     axes.set_ylabel("share clicked")
     canvas.legend(loc="outside upper center", ncols=2)
