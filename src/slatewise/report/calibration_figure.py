@@ -1,4 +1,4 @@
-"""Calibration: tables and a figure of what was said against what was clicked."""
+"""Calibration: tables and a figure of what was predicted against what was clicked."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ def losses_table(rows: Rows, dataset: str) -> Table:
     measures = ("said", "clicked", "error", "log_loss")
     lines = tuple((row["evidence"], row["way"], *(round(row[name], 4) for name in measures)) for row in rows)
     columns = ("evidence", "probability", "mean said", "clicked", "mean error", "log-loss")
-    return Table("calibration", f"Said and clicked on {dataset}, slates after the first", columns, lines)
+    return Table("calibration", f"Predictions and clicks on {dataset}, slates after the first", columns, lines)
 
 
 def calibration_table(rows: Rows, dataset: str) -> Table:
@@ -28,17 +28,19 @@ def calibration_table(rows: Rows, dataset: str) -> Table:
         for entry in row["curve"]
     )
     columns = ("evidence", "probability", "said", "clicked", "items")
-    return Table("calibration-curve", f"Said and clicked on {dataset}, in tenths of what was said", columns, lines)
+    return Table(
+        "calibration-curve", f"Predictions and clicks on {dataset}, in tenths of what was predicted", columns, lines
+    )
 
 
 def calibration_figure(rows: Rows, dataset: str) -> Figure:
-    """Plot the share clicked by what was said; what holds is on the diagonal."""
+    """Plot the share clicked by what was predicted; what holds is on the diagonal."""
     described = "; ".join(
         f"{_label(row)}: "
-        + ", ".join(f"said {entry['said']:.2f} clicked {entry['clicked']:.2f}" for entry in row["curve"])
+        + ", ".join(f"predicted {entry['said']:.2f} clicked {entry['clicked']:.2f}" for entry in row["curve"])
         for row in rows
     )
-    caption = f"Share clicked by the probability that was said on {dataset}; a probability that holds is on the line."
+    caption = f"Share clicked by predicted probability on {dataset}; a probability that holds is on the line."
     return draw_figure("figure-calibration", (caption, described), lambda canvas: _draw(canvas, rows), (6.0, 4.6))
 
 
@@ -48,7 +50,7 @@ def _draw(canvas: "Canvas", rows: Rows) -> None:
     for number, row in enumerate(rows):
         probabilities, clicked = ([entry[name] for entry in row["curve"]] for name in ("said", "clicked"))
         axes.plot(probabilities, clicked, marker=MARKERS[number], color=SERIES[number], label=_label(row))
-    axes.set_xlabel("probability that was said")
+    axes.set_xlabel("predicted probability")
     axes.set_ylabel("share clicked")
     canvas.legend(loc="outside upper center", ncols=2)
 
