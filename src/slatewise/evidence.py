@@ -196,7 +196,7 @@ def _attend(
     which clicks depend on too; a dislike is certain.
     """
     items, value, seen, is_seen_told = reactions
-    known_items, known_value, weight, examined = evidence
+    seen_items, seen_value, weight, examined = evidence
     n_places = items.shape[1]
     for user in range(items.shape[0]):
         last = -1
@@ -213,8 +213,8 @@ def _attend(
                 is_seen, chance = share > 0.0, share if share > 0.0 else 1.0
             elif rule == CURVE and value[user, place] != 0.0:
                 chance = share
-            known_items[user, place] = items[user, place] if is_seen else -1
-            known_value[user, place] = value[user, place] if has_value else 0.0
+            seen_items[user, place] = items[user, place] if is_seen else -1
+            seen_value[user, place] = value[user, place] if has_value else 0.0
             weight[user, place] = 1.0 if has_value else skip_weight
             examined[user, place] = chance
 

@@ -34,9 +34,7 @@ class Texts(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))
-            return (
-                [*self.between(first, last)] if step == 1 else [self[position] for position in range(first, last, step)]
-            )
+            return [*self.between(first, last)] if step == 1 else [self[at] for at in range(first, last, step)]
         return self.at(range(len(self))[index])
 
     def __iter__(self) -> Iterator[str]:

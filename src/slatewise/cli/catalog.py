@@ -53,7 +53,7 @@ def show(
         return
     describe_catalog(catalog)
     _print_items(catalog, shown)
-    stdout.print(_place(len(matches), items, page), markup=False)
+    stdout.print(_shown_range(len(matches), items, page), markup=False)
 
 
 @app.command("list", epilog="Example: slatewise catalog list --catalog demo")
@@ -178,13 +178,13 @@ def _most_liked(catalog: "Catalog", find: str = "") -> list[int]:
     return [item for item in items if wanted in f"{catalog.item_ids[item]}\n{catalog.titles[item]}".casefold()]
 
 
-def _place(n_found: int, n_on_page: int, page: int) -> str:
+def _shown_range(n_matches: int, n_on_page: int, page: int) -> str:
     """Say which items are on a page, and where the next ones are."""
-    first, last = (page - 1) * n_on_page + 1, min(page * n_on_page, n_found)
+    first, last = (page - 1) * n_on_page + 1, min(page * n_on_page, n_matches)
     if first > last:
-        return f"no items on page {page}: {counted(n_found, 'item')} found"
-    following = f"; --page {page + 1} shows the next" if last < n_found else ""
-    return f"{first:,} to {last:,} of {counted(n_found, 'item')}{following}"
+        return f"no items on page {page}: {counted(n_matches, 'item')} found"
+    following = f"; --page {page + 1} shows the next" if last < n_matches else ""
+    return f"{first:,} to {last:,} of {counted(n_matches, 'item')}{following}"
 
 
 def _row(catalog: "Catalog", item: int) -> dict[str, object]:

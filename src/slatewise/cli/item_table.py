@@ -150,10 +150,10 @@ def _optional(frame: pl.DataFrame, name: str, read: Callable[[pl.Series], pl.Ser
 
 def _attribute(column: pl.Series, label: str) -> pl.Series:
     """Return an attribute, under its name and in the order of names."""
-    name, _, told_kind = column.name.partition(":")
+    name, _, declared = column.name.partition(":")
     if not NAME.fullmatch(name) or name in RESERVED:
         raise DataError(f"{label}: {column.name!r} is no name of an attribute; use letters, digits and underscores")
-    kind = told_kind or _kind(column, label)
+    kind = declared or _kind(column, label)
     if kind not in READERS:
         raise DataError(f"{label}: {column.name!r} has no known kind; use one of {', '.join(READERS)}")
     return READERS[kind](column, label).rename(name)

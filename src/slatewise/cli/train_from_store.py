@@ -74,7 +74,7 @@ def train_from_store(out: Path, source: Source, settings: dict[str, Any], loop: 
         training = Training(start, log, loop.half_life or math.inf, rules.half_life)
         if loop.gate and serving is not None:
             since = log.time_of_last(WINDOW_SHARE, WINDOW_SLATES)
-            catalog, verdict = _gated(training, _without_answers(out, serving, training, listed, since), since)
+            catalog, verdict = _gated(training, _without_latest_slates(out, serving, training, listed, since), since)
         else:
             catalog, verdict = training.before(math.inf), None
         sha256 = catalog.save(out, promote=verdict is None or verdict.is_accepted)
@@ -96,7 +96,7 @@ def _gated(training: Training, serving: Catalog, since: float) -> tuple[Catalog,
     return replace(catalog, about={**catalog.about, "log": learned}), verdict
 
 
-def _without_answers(
+def _without_latest_slates(
     out: Path, serving: Catalog, training: Training, listed: list[ItemRecord], since: float
 ) -> Catalog:
     """Return the catalog in use as it was when the gate accepted it, if it has learned from the slates to predict.

@@ -75,7 +75,7 @@ def calibration_curve(probabilities: Floats, clicked: Floats, bins: int = BINS) 
 
 def mean_error(curve: list[Bin]) -> float:
     """Return how far probabilities are from the share that was clicked, on average over items."""
-    return sum(part.n * abs(part.said - part.clicked) for part in curve) / sum(part.n for part in curve)
+    return sum(entry.n * abs(entry.said - entry.clicked) for entry in curve) / sum(entry.n for entry in curve)
 
 
 def run(dataset: Dataset, splits: range, workers: int = 1, on_split: Callable[[], None] | None = None) -> Results:

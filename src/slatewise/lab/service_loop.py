@@ -119,7 +119,7 @@ def visit(job: Visit, mean: Floats, strength: Floats) -> Sums:
         last = min(first + users_at_once(n_items), job.last)
         rows = slice(first - job.first, last - job.first)
         earlier = [np.load(job.log_of(day))[rows] for day in range(job.day)]
-        items, result = _answer(policy, _table(job.likes, first, last, n_items), earlier, (job, first))
+        items, result = _serve(policy, _table(job.likes, first, last, n_items), earlier, (job, first))
         shown.append(items)
         sums.append(result)
     np.save(job.log_of(job.day), np.concatenate(shown))
@@ -134,7 +134,7 @@ def _table(file: Path, first: int, last: int, n_items: int) -> Booleans:
     return liked
 
 
-def _answer(policy: Calibrated, likes: Booleans, earlier: list[Integers], who: tuple[Visit, int]) -> tuple[Any, Sums]:
+def _serve(policy: Calibrated, likes: Booleans, earlier: list[Integers], who: tuple[Visit, int]) -> tuple[Any, Sums]:
     """Return what was shown, coded as `code` does, and the sums."""
     (job, first), n_users = who, len(likes)
     state, available = policy.start(n_users), np.ones_like(likes)

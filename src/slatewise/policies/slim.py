@@ -84,24 +84,26 @@ def regress_columns(gram: Floats, nearest: Integers, penalties: tuple[float, flo
     number = len(nearest)
     inner, left, solution = np.empty((number, number)), np.empty(number), np.empty(number)
     for target in range(len(gram)):
-        for row in range(number):
-            left[row], solution[row] = gram[nearest[row, target], target], 0.0
-            for column in range(number):
-                inner[row, column] = gram[nearest[row, target], nearest[column, target]]
+        for neighbor in range(number):
+            left[neighbor], solution[neighbor] = gram[nearest[neighbor, target], target], 0.0
+            for other in range(number):
+                inner[neighbor, other] = gram[nearest[neighbor, target], nearest[other, target]]
         for _ in range(SWEEPS):
             largest = 0.0
-            for row in range(number):
-                old = solution[row]
-                if left[row] + inner[row, row] * old <= lasso and old == 0.0:
+            for neighbor in range(number):
+                old = solution[neighbor]
+                if left[neighbor] + inner[neighbor, neighbor] * old <= lasso and old == 0.0:
                     continue
-                new = max(0.0, left[row] + inner[row, row] * old - lasso) / (inner[row, row] + ridge)
+                new = max(0.0, left[neighbor] + inner[neighbor, neighbor] * old - lasso) / (
+                    inner[neighbor, neighbor] + ridge
+                )
                 change = new - old
                 if change != 0.0:
-                    solution[row] = new
+                    solution[neighbor] = new
                     largest = max(largest, abs(change))
-                    for column in range(number):
-                        left[column] -= change * inner[column, row]
+                    for other in range(number):
+                        left[other] -= change * inner[other, neighbor]
             if largest <= TOLERANCE:
                 break
-        for row in range(number):
-            weights[nearest[row, target], target] = solution[row]
+        for neighbor in range(number):
+            weights[nearest[neighbor, target], target] = solution[neighbor]

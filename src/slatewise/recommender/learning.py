@@ -99,7 +99,7 @@ class Tally:
         return self.seen is None or item in self.seen or item in self.mentioned
 
 
-NOTHING_SAID = Tally()
+NO_FEEDBACK = Tally()
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ class LoggedSlate:
 
     record: SlateRecord
     numbers: Integers
-    tally: Tally = NOTHING_SAID
+    tally: Tally = NO_FEEDBACK
     explained: Sequence[float] | None = None
 
     @cached_property

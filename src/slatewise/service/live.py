@@ -46,7 +46,7 @@ class LiveFigures:
         with self._lock:
             if time.monotonic() - self._looked_up > MAX_AGE:
                 rates = [_rate(item) for item in self._recommender.uncertain_items(MAX_RATES)]
-                trainings = [_training(item) for item in read_history(self._directory)[:MAX_TRAININGS]]
+                trainings = [_training(record) for record in read_history(self._directory)[:MAX_TRAININGS]]
                 self._figures = (rates, self.slates.calibration(), trainings)
                 self._looked_up = time.monotonic()
             return self._figures

@@ -128,8 +128,8 @@ def _codes(copy: Quantized, n_items: int, positions: Integers) -> NDArray[np.int
 
 def _empty_positions(n_blocks: int) -> tuple[NDArray[np.float32], NDArray[np.float32], Floats]:
     """Return scales and offsets of positions that no item has, and limits of their blocks."""
-    n_places = n_blocks * BLOCK
-    return np.zeros(n_places, np.float32), np.full(n_places, -np.inf, np.float32), np.zeros((4, n_blocks))
+    n_positions = n_blocks * BLOCK
+    return np.zeros(n_positions, np.float32), np.full(n_positions, -np.inf, np.float32), np.zeros((4, n_blocks))
 
 
 def _positions_of(wanted: Integers, items: Integers) -> Integers:
