@@ -70,7 +70,7 @@ class Visitor:
 
     @classmethod
     def returning(cls, name: str, catalog: Catalog, **options: float) -> Self:
-        """Return somebody who has answered five slates, each with three clicks."""
+        """Return somebody who has reacted to five slates, each with three clicks."""
         visitor = cls.new(name, catalog, **options)
         for _ in range(SLATES_BEFORE):
             visitor.select_and_update(THREE_CLICKS)

@@ -30,7 +30,7 @@ print(json.dumps([loaded - before, resident_bytes() - before, peak_bytes() - bef
 
 
 def run(n_items: int = 1_000_000) -> dict[str, float]:
-    """Measure in new processes: load a saved catalog and serve 20 slates to somebody who has answered five."""
+    """Measure in new processes: load a saved catalog and serve 20 slates to somebody who has reacted to five."""
     resident_bytes()
     size = n_items * DIM * FLOAT32_BYTES
     with tempfile.TemporaryDirectory() as folder:

@@ -21,7 +21,7 @@ UPDATES = {"update": "dc2b-calibrated", "update_dc2b": "dc2b"}
 
 
 def slates(large: int = 1_000_000, small: int = 10_000, repeats: int = 21) -> dict[str, float]:
-    """Measure `policy.select`: sampling θ, scoring and choosing, for somebody who has answered five slates.
+    """Measure `policy.select`: sampling θ, scoring and choosing, for somebody who has reacted to five slates.
 
     The pass is the faster of X @ θ with X stored by rows and by columns, both float32.
     """

@@ -72,7 +72,7 @@ def trained(n_items: int = 10_000_000, n_users: int = 20, repeats: int = 5, data
 
 
 def _visitors(catalog: Catalog, n_users: int) -> list[Visitor]:
-    """Return people who have answered five slates, each with their own clicks; they share one policy."""
+    """Return people who have reacted to five slates, each with their own clicks; they share one policy."""
     policy, random, visitors = (
         make_policy("dc2b-calibrated", catalog, category_weight=0.0),
         np.random.default_rng(SEED),

@@ -53,7 +53,7 @@ if __name__ == "__main__":
     people, newcomers = make_world().dataset.split(0.2, seed=0)
     catalog = Catalog.train(people)
     for name in ("random", "popular", "favorite-categories"):
-        answers = simulate(make_policy(name, catalog), newcomers)
-        print(f"{name:21s} {answers['clicked'].mean():.3f} of the items shown to newcomers were clicked")
+        records = simulate(make_policy(name, catalog), newcomers)
+        print(f"{name:21s} {records['clicked'].mean():.3f} of the items shown to newcomers were clicked")
     with Recommender(catalog, policy="favorite-categories") as recommender:
         print("served:", ", ".join(item.title for item in recommender.recommend("ann", k=3).items))

@@ -38,12 +38,12 @@ def rows(dataset: Dataset, seed: int) -> Iterator[dict[str, float | str | int]]:
     others, validation = training.split(VALIDATION_SHARE, seed)
     order, n_warm = hide(dataset.n_items, HIDDEN_SHARE, seed)
     is_new = np.arange(len(order)) >= n_warm
-    people, crowd = Visitors.of(validation, order), Visitors.of(others.take(range(min(others.n_users, 500))), order)
+    people, earlier = Visitors.of(validation, order), Visitors.of(others.take(range(min(others.n_users, 500))), order)
     for name, changed in SETTINGS.items():
         with patch.multiple(content, **changed):
             policy = Calibrated(with_newcomers(others, order, n_warm), diversity=0.0)
-        state, tastes = (warm(policy, visitors, ~is_new, seed) for visitors in (people, crowd))
-        shown = policy.with_rates(policy.current.after(impressions(policy, tastes, crowd, (n_warm, 20, seed))))
+        state, tastes = (warm(policy, visitors, ~is_new, seed) for visitors in (people, earlier))
+        shown = policy.with_rates(policy.current.after(impressions(policy, tastes, earlier, (n_warm, 20, seed))))
         by_content, later = (precision(one, state, people, is_new) for one in (policy, shown))
         yield {"setting": name, "split": seed, "content": by_content, "20 impressions": later}
 

@@ -162,7 +162,7 @@ def section(measured: dict[str, Any]) -> str:
 rank {large["rank"]}. Machine: {measured["machine"]}; load average before the run {measured["load_before"]:g}.
 Training from the log by `{again["command"]}` ({again["machine"]["processor"]}, load average before
 {again["load_before"]:.2g}); slates of ten million items are `exact_p50_ms` of benchmarks/results.json
-(`python -m benchmarks --scale`), for people who have answered five slates.
+(`python -m benchmarks --scale`), for people who have reacted to five slates.
 
 | measured | |
 | --- | ---: |

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from slatewise.client import AsyncClient, Client, ServiceError, UnreachableError, answers, calls, connection
+from slatewise.client import AsyncClient, Client, ServiceError, UnreachableError, calls, connection, responses
 from slatewise.recommender import types
 from slatewise.service.schemas import EventBody, FeedbackEvent, RerankBody, SlateBody
 from tests.support.bad_network import FAULTS, BadNetwork, bad_network
@@ -107,7 +107,7 @@ def test_every_call_of_the_service(server: Server) -> None:
         assert client.feedback(slate.slate_id, [slate.items[0].id]).closed
         assert client.preview("a/b", 2).number == 1
         batch = client.events([{"user": "a/b", "item": 7, "kind": "like"}, {"user": "a/b", "item": 7, "kind": "?"}])
-        assert isinstance(batch.results[0], answers.EventReceipt)
+        assert isinstance(batch.results[0], responses.EventReceipt)
         assert [error.status for error in batch.failed] == [422]
         assert [one.id for one in client.rerank([0.5, 0.9], items=[3, 4], k=1, diversity=0.0)] == [4]
         assert client.merge("carl", "a/b").slates == 1
@@ -144,7 +144,7 @@ def test_a_wish_is_recorded_and_retracted(server: Server) -> None:
     "name", ["Slate", "SlateItem", "Preview", "Receipt", "EventReceipt", "MergeReceipt", "UnmetRule"]
 )
 def test_answers_have_the_fields_of_the_service(name: str) -> None:
-    ours, theirs = getattr(answers, name), getattr(types, name)
+    ours, theirs = getattr(responses, name), getattr(types, name)
     assert [field.name for field in fields(ours)] == [field.name for field in fields(theirs)]
 
 

@@ -114,7 +114,7 @@ def fit_attention(log: SlateLog, model: LinearModel, attention: Attention) -> At
         raise ValueError("no user has two slates in this log, so there is nothing to predict; fit a longer log")
     curve = fit_curve(log, model)
     if attention.rule == "curve":
-        attention = replace(attention, curve=tuple(place.value for place in curve))
+        attention = replace(attention, curve=tuple(estimate.value for estimate in curve))
     skip_weight, loss = fit_skip_weight(log, model, attention)
     fitted = replace(attention, skip_weight=skip_weight.value)
     return AttentionFit(fitted, curve, skip_weight, loss, len(log.users), len(log.starts) - 1)

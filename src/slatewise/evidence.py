@@ -154,15 +154,15 @@ class Attention:
     def evidence(self, reactions: Reactions) -> Evidence:
         """Return what reactions teach; what the client reported as seen overrides the rule."""
         shape = reactions.items.shape
-        found = np.empty(shape, dtype=np.int64), np.empty(shape), np.empty(shape), np.empty(shape)
-        said = (
+        arrays = np.empty(shape, dtype=np.int64), np.empty(shape), np.empty(shape), np.empty(shape)
+        given = (
             np.ascontiguousarray(reactions.items, dtype=np.int64),
             np.ascontiguousarray(reactions.value, dtype=np.float64),
             np.ascontiguousarray(reactions.seen, dtype=np.bool_),
             np.ascontiguousarray(reactions.is_seen_told, dtype=np.bool_),
         )
-        _attend(ATTENTION_RULES.index(self.rule), float(self.skip_weight), self._shares, said, found)
-        return Evidence(*found)
+        _attend(ATTENTION_RULES.index(self.rule), float(self.skip_weight), self._shares, given, arrays)
+        return Evidence(*arrays)
 
     @cached_property
     def _shares(self) -> Floats:
@@ -186,7 +186,7 @@ def _attend(
     rule: int,
     skip_weight: float,
     curve: Floats,
-    said: tuple[Integers, Floats, Booleans, Booleans],
+    reactions: tuple[Integers, Floats, Booleans, Booleans],
     evidence: tuple[Integers, Floats, Floats, Floats],
 ) -> None:
     """Fill in the evidence of reactions, as `Attention` says.
@@ -195,8 +195,8 @@ def _attend(
     what is below is left to the curve, or unknown without one. `curve`: each place is looked at with its probability,
     which clicks depend on too; a dislike is certain.
     """
-    items, value, seen, is_seen_told = said
-    found, found_value, weight, examined = evidence
+    items, value, seen, is_seen_told = reactions
+    seen_items, seen_value, weight, examined = evidence
     n_places = items.shape[1]
     for user in range(items.shape[0]):
         last = -1
@@ -213,8 +213,8 @@ def _attend(
                 is_seen, chance = share > 0.0, share if share > 0.0 else 1.0
             elif rule == CURVE and value[user, place] != 0.0:
                 chance = share
-            found[user, place] = items[user, place] if is_seen else -1
-            found_value[user, place] = value[user, place] if has_value else 0.0
+            seen_items[user, place] = items[user, place] if is_seen else -1
+            seen_value[user, place] = value[user, place] if has_value else 0.0
             weight[user, place] = 1.0 if has_value else skip_weight
             examined[user, place] = chance
 

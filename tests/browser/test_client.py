@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from slatewise.client import answers
+from slatewise.client import responses
 from slatewise.service import page as served_page
 from slatewise.service.schemas import EventBody, FeedbackEvent, SlateBody
 from tests.support.bad_network import FAULTS, BadNetwork, bad_network
@@ -110,8 +110,8 @@ def interface(name: str) -> set[str]:
 
 
 def test_types_are_those_of_the_service() -> None:
-    assert interface("Slate") == set(answers.Slate.__annotations__)
-    assert interface("SlateItem") == set(answers.SlateItem.__annotations__)
+    assert interface("Slate") == set(responses.Slate.__annotations__)
+    assert interface("SlateItem") == set(responses.SlateItem.__annotations__)
     assert interface("SlateOptions") == set(SlateBody.model_fields) - {"user"}
     assert interface("Reaction") == set(FeedbackEvent.model_fields) - {"slate_id"}
     assert interface("EventOptions") == set(EventBody.model_fields) - {"user", "item", "kind", "category", "retracts"}

@@ -92,12 +92,12 @@ def update(
     if stopping[0] < 1:
         raise ValueError(f"iterations is {iterations}; give at least 1, or None to iterate to convergence")
     labels = feedback.clicks + (exposure_push - 0.5)
-    answers = tuple(map(contiguous, (feedback.vectors, labels, feedback.offsets, feedback.weights)))
-    check_shapes(beliefs.shift, *answers)
+    arrays = tuple(map(contiguous, (feedback.vectors, labels, feedback.offsets, feedback.weights)))
+    check_shapes(beliefs.shift, *arrays)
     prior = factor(beliefs)
     weights, pulls = np.empty(labels.shape), np.empty(labels.shape)
-    find_evidence(prior.root, prior.mean, answers, stopping, (weights, pulls))
-    return add_evidence(beliefs, answers[0], weights, pulls)
+    find_evidence(prior.root, prior.mean, arrays, stopping, (weights, pulls))
+    return add_evidence(beliefs, arrays[0], weights, pulls)
 
 
 def bound_curvature(contact: ArrayLike) -> Floats:

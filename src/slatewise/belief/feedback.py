@@ -1,4 +1,4 @@
-"""What users answered, and the linear model that says what an answer means."""
+"""Users' feedback on slates, and the linear model that says what a reaction means."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Feedback:
-    """What users answered: item vectors (n_users, k, dim) and, each (n_users, k), clicks, logit offsets, weights."""
+    """How users reacted: item vectors (n_users, k, dim) and, each (n_users, k), clicks, logit offsets, weights."""
 
     vectors: Floats
     clicks: Floats

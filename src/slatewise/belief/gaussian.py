@@ -381,11 +381,11 @@ def _observation_shifts(
     """
     values, weights, examined = evidence
     vectors, expected, noise = model
-    for place in range(items.size):
-        item, chance = items[place], examined[place]
+    for row in range(items.size):
+        item, chance = items[row], examined[row]
         if not 0 <= item < len(vectors):
             return False
-        _, pull = _weigh(values[place], weights[place], chance, expected[item], noise[item])
+        _, pull = _weigh(values[row], weights[row], chance, expected[item], noise[item])
         for axis in range(shifts.shape[1]):
-            shifts[place, axis] = pull * vectors[item, axis]
+            shifts[row, axis] = pull * vectors[item, axis]
     return True

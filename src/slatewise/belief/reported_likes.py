@@ -1,8 +1,8 @@
 """Likes that are reported from elsewhere, such as purchases: they say which items somebody likes, not how many.
 
 Nobody reports what they passed over. Taken for items that were looked at and liked, reports would make the belief that
-the person likes nearly everything. So a report is the answer to another question: given that it is a like, which item
-is it about? It is item i with probability p_i / Σ p_j, p_i = μ_i + θ·t_i. Around θ = 0 the logarithm of that has the
+the person likes nearly everything. So a report tells something else: given that it is a like, which item it is
+about. It is item i with probability p_i / Σ p_j, p_i = μ_i + θ·t_i. Around θ = 0 the logarithm of that has the
 gradient g_i and, on average over reports, the information H,
 
     g_i = t_i / μ_i − c,   c = Σ t_j / Σ μ_j,   H = Σ t_j t_jᵀ / μ_j / Σ μ_j − c cᵀ,

@@ -54,14 +54,14 @@ def find_evidence(
 
 @compiled
 def converge(
-    vectors: Floats, logits: Floats, answers: tuple[Floats, ...], stopping: tuple[int, float], curvature: Floats
+    vectors: Floats, logits: Floats, targets: tuple[Floats, ...], stopping: tuple[int, float], curvature: Floats
 ) -> None:
     """Iterate equations (7) to (9) for vectors (k, dim) from the prior N(0, I), with the logits as offsets.
 
-    Writes 2λ(ξ) of every item. The answers are labels and weights; a vector of an item without weight is zero, so that
+    Writes 2λ(ξ) of every item. Targets are labels and weights; a vector of an item without weight is zero, so that
     its ξ stands still.
     """
-    labels, weights = answers
+    labels, weights = targets
     n_items, dim = vectors.shape
     precision, root, shift = np.empty((dim, dim)), np.empty((dim, dim)), np.zeros(dim)
     columns, average, variance = np.empty((dim, n_items)), np.empty(n_items), np.empty(n_items)

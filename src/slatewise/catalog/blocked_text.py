@@ -35,8 +35,8 @@ class BlockedText(Texts):
         for index in sorted(changes):
             by_block[index // PER_BLOCK][index % PER_BLOCK] = changes[index]
         blocks = dict(enumerate(self.blocks))
-        for place, changed in by_block.items():
-            blocks[place] = blocks.get(place, EMPTY).with_changes(changed)
+        for block, changed in by_block.items():
+            blocks[block] = blocks.get(block, EMPTY).with_changes(changed)
         return BlockedText(tuple(blocks.values()))
 
     def __len__(self) -> int:
@@ -44,8 +44,8 @@ class BlockedText(Texts):
 
     def at(self, position: int) -> str:
         """Look into the block of a position."""
-        block, place = divmod(position, PER_BLOCK)
-        return self.blocks[block].at(place)
+        block, rest = divmod(position, PER_BLOCK)
+        return self.blocks[block].at(rest)
 
     def between(self, first: int, last: int) -> Iterator[str]:
         """Go through the blocks from one position to before another."""

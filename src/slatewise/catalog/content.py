@@ -62,7 +62,7 @@ class Features:
         columns = {word: column for column, word in enumerate(self.words)}
         for row, title in enumerate(content.titles):
             has_word[row, [columns[word] for word in _words(title) if word in columns]] = 1.0
-        pairs = [categories[:, one] * categories[:, other] for one, other in self.pairs]
+        pairs = [categories[:, first] * categories[:, second] for first, second in self.pairs]
         vectors = [] if content.vectors is None else [content.vectors]
         return np.column_stack([np.ones(len(categories)), categories, has_word, *pairs, *vectors])
 
@@ -191,13 +191,17 @@ class ContentModel:
 
 def designs(content: Content, weights: Floats) -> list[tuple[Features, Design]]:
     """Return the features that may be used: without pairs of categories, and with them if there are any."""
-    found = [Features.of(content, with_pairs=with_pairs) for with_pairs in (False, True)]
-    return [(one, Design.of(one.table(content), weights)) for one in found if one is found[0] or one.pairs]
+    possible = [Features.of(content, with_pairs=with_pairs) for with_pairs in (False, True)]
+    return [
+        (features, Design.of(features.table(content), weights))
+        for features in possible
+        if features is possible[0] or features.pairs
+    ]
 
 
 def best_ridge(choices: Sequence[tuple[Features, Design]], targets: Floats) -> tuple[Features, Ridge]:
     """Return the features and the ridge, of all shrinkages, that predict items best from the others."""
-    fitted = ((one, ridge) for one, design in choices for ridge in design.ridges(targets, SHRINKAGES))
+    fitted = ((features, ridge) for features, design in choices for ridge in design.ridges(targets, SHRINKAGES))
     return min(fitted, key=lambda pair: pair[1].error)
 
 
@@ -219,6 +223,6 @@ def _words(title: str) -> set[str]:
 def _pairs(categories: Booleans) -> tuple[tuple[int, int], ...]:
     """Return the most frequent pairs of categories that some items have both of."""
     together = categories.T.astype(np.float64) @ categories
-    found: Iterable[tuple[int, int]] = combinations(range(categories.shape[1]), 2)
-    frequent = [pair for pair in found if together[pair] >= LEAST_ITEMS]
+    possible: Iterable[tuple[int, int]] = combinations(range(categories.shape[1]), 2)
+    frequent = [pair for pair in possible if together[pair] >= LEAST_ITEMS]
     return tuple(sorted(sorted(frequent, key=lambda pair: -together[pair])[:MOST_PAIRS]))

@@ -34,7 +34,7 @@ class Texts(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))
-            return [*self.between(first, last)] if step == 1 else [self[place] for place in range(first, last, step)]
+            return [*self.between(first, last)] if step == 1 else [self[at] for at in range(first, last, step)]
         return self.at(range(len(self))[index])
 
     def __iter__(self) -> Iterator[str]:
@@ -194,26 +194,26 @@ class Identifiers(Sequence[Identifier]):
         """Return the indices of many integers, −1 for those that are not among the ids, which are integers."""
         known = np.asarray(self.values)[: self.n_sorted]
         positions = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        found = np.where(known[positions] == wanted, positions, -1)
-        for place in np.flatnonzero(found < 0).tolist() if self.n_added else ():
-            found[place] = self.added.get(int(wanted[place]), -1)
-        return found
+        indices = np.where(known[positions] == wanted, positions, -1)
+        for missing in np.flatnonzero(indices < 0).tolist() if self.n_added else ():
+            indices[missing] = self.added.get(int(wanted[missing]), -1)
+        return indices
 
     def find_all(self, wanted: Sequence[Identifier]) -> NDArray[np.int64]:
         """Return the indices of many ids of the right type, −1 for those that are not among them."""
         if isinstance(self.values, np.ndarray):
             return self.find_integers(np.array(wanted, dtype=np.int64))
-        found = np.full(len(wanted), -1, dtype=np.int64)
+        indices = np.full(len(wanted), -1, dtype=np.int64)
         if len(wanted) >= MANY:
             hashes, order = self._by_hash
-            sought = np.array([hash(str(one)) for one in wanted], dtype=np.int64)
-            places = order[np.minimum(np.searchsorted(hashes, sought), len(hashes) - 1)].tolist()
-            is_it = [self.values[at] == str(one) for at, one in zip(places, wanted, strict=True)]
-            found = np.where(is_it, places, -1)
-        for place in np.flatnonzero(found < 0).tolist():
-            index = self.find(wanted[place])
-            found[place] = -1 if index is None else index
-        return found
+            sought = np.array([hash(str(identifier)) for identifier in wanted], dtype=np.int64)
+            candidates = order[np.minimum(np.searchsorted(hashes, sought), len(hashes) - 1)].tolist()
+            is_it = [self.values[at] == str(identifier) for at, identifier in zip(candidates, wanted, strict=True)]
+            indices = np.where(is_it, candidates, -1)
+        for missing in np.flatnonzero(indices < 0).tolist():
+            index = self.find(wanted[missing])
+            indices[missing] = -1 if index is None else index
+        return indices
 
     @cached_property
     def _by_hash(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -240,8 +240,8 @@ def people_title(title: str) -> str:
     >>> people_title("Avventura, L' (1960)"), people_title("Tea, The")
     ("L'Avventura (1960)", 'Tea, The')
     """
-    found = FILED.match(title) if ", " in title else None
-    if found is None:
+    match = FILED.match(title) if ", " in title else None
+    if match is None:
         return title
-    article = found["article"] if found["article"].endswith("'") else found["article"] + " "
-    return f"{article}{found['rest']}{found['more']} {found['year']}"
+    article = match["article"] if match["article"].endswith("'") else match["article"] + " "
+    return f"{article}{match['rest']}{match['more']} {match['year']}"

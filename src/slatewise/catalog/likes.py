@@ -117,11 +117,11 @@ def _add_product(items: Integers, starts: Integers, block: Floats, total: Floats
     for user in range(len(starts) - 1):
         for column in range(width):
             row[column] = 0.0
-        for place in range(starts[user], starts[user + 1]):
-            item = items[place]
+        for entry in range(starts[user], starts[user + 1]):
+            item = items[entry]
             for column in range(width):
                 row[column] += block[item, column]
-        for place in range(starts[user], starts[user + 1]):
-            item = items[place]
+        for entry in range(starts[user], starts[user + 1]):
+            item = items[entry]
             for column in range(width):
                 total[item, column] += row[column]

@@ -87,8 +87,8 @@ def _keep_similarity(catalog: "Catalog", before: "Catalog", rows: Integers) -> N
         if catalog.takes_vectors or catalog.categories[rows].any(axis=1).all():
             vars(catalog)["similarity_vectors"] = catalog.vectors
     elif known is not None:
-        said = without_popularity(catalog.vectors[rows], catalog.trained.popular_direction)
-        vars(catalog)["similarity_vectors"] = with_rows(known, catalog.n_items, rows, said)
+        changed = without_popularity(catalog.vectors[rows], catalog.trained.popular_direction)
+        vars(catalog)["similarity_vectors"] = with_rows(known, catalog.n_items, rows, changed)
 
 
 def _with_parts(catalog: "Catalog", **parts: Any) -> "Catalog":
@@ -121,15 +121,15 @@ def _categories(
 ) -> NDArray[np.bool_]:
     """Return which item has which category; without any given, those of the training count."""
     trained, columns = catalog.trained, {name: column for column, name in enumerate(names)}
-    said = np.zeros((len(rows), len(names)), dtype=np.bool_)
-    pairs = [(place, columns[name]) for place, item in enumerate(items) for name in item.categories or ()]
-    said[tuple(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)] = True
+    has_category = np.zeros((len(rows), len(names)), dtype=np.bool_)
+    pairs = [(row, columns[name]) for row, item in enumerate(items) for name in item.categories or ()]
+    has_category[tuple(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)] = True
     is_as_trained = np.array([item.categories is None for item in items], dtype=np.bool_) & (rows < trained.n_items)
-    said[is_as_trained, : trained.n_categories] = trained.categories[rows[is_as_trained]]
+    has_category[is_as_trained, : trained.n_categories] = trained.categories[rows[is_as_trained]]
     n_items = max(catalog.n_items, int(rows.max(initial=-1)) + 1)
     if len(names) > catalog.n_categories:
-        return with_rows(_grown(catalog.categories, (catalog.n_items, len(names))), n_items, rows, said)
-    return with_rows(catalog.categories, n_items, rows, said)
+        return with_rows(_grown(catalog.categories, (catalog.n_items, len(names))), n_items, rows, has_category)
+    return with_rows(catalog.categories, n_items, rows, has_category)
 
 
 def _arrays(

@@ -52,8 +52,8 @@ def map_arrays(path: Path) -> Arrays:
         content = _map(path)
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:start])
-    described = {name: one for name, one in header.items() if name != "__metadata__"}
-    return {name: _array(content, start, one) for name, one in described.items()}
+    described = {name: description for name, description in header.items() if name != "__metadata__"}
+    return {name: _array(content, start, description) for name, description in described.items()}
 
 
 def _array(content: mmap.mmap, start: int, described: dict[str, Any]) -> NDArray[Any]:

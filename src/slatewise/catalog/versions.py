@@ -60,11 +60,11 @@ def versions(directory: Path) -> list[Version]:
     """Return all versions of a catalog, the newest first, without those whose manifest is damaged."""
     current = current_version(directory)
     names = {path.stem.removeprefix("catalog-") for path in directory.glob("catalog-*.json")} - {current}
-    found = [_version(directory, current, current)]
+    result = [_version(directory, current, current)]
     for name in names:
         with suppress(CatalogError):
-            found.append(_version(directory, name, current))
-    return sorted(found, key=lambda version: (-version.written_at, version.name))
+            result.append(_version(directory, name, current))
+    return sorted(result, key=lambda version: (-version.written_at, version.name))
 
 
 def current_version(directory: Path) -> str:
@@ -104,7 +104,7 @@ def _promote(directory: Path, manifest: dict[str, Any]) -> None:
     with suppress(CatalogError):  # there is none, or a damaged one, which may be replaced
         current = read_manifest(directory)
         name = current["arrays"]["sha256"][:16]
-        before = [one for one in current.get(PROMOTED, []) if one != name]
+        before = [earlier for earlier in current.get(PROMOTED, []) if earlier != name]
         before += [] if name == manifest["arrays"]["sha256"][:16] else [name]
     _point_to(directory, manifest, before[-REMEMBERED:])
 

@@ -38,18 +38,18 @@ def about(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Print versions, machine, store and settings, without secrets, to be copied into a report of a problem."""
-    found = describe(config)
+    facts = describe(config)
     if json:
-        print_json(found)
+        print_json(facts)
         return
-    for name, value in found.items():
-        shown = ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else value
+    for name, value in facts.items():
+        shown = ", ".join(f"{key} {part}" for key, part in value.items()) if isinstance(value, dict) else value
         stdout.print(f"{name:10s} {shown or '–'}", markup=False, soft_wrap=True)
 
 
 def describe(config: Path | None = None) -> dict[str, Any]:
     """Return what `about` prints."""
-    packages = {name: found for name in PACKAGES if (found := _version(name)) is not None}
+    packages = {name: version for name in PACKAGES if (version := _version(name)) is not None}
     return {
         "slatewise": __version__,
         "python": f"{platform.python_version()} ({sys.implementation.name})",

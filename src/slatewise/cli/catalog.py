@@ -36,8 +36,8 @@ def show(
     from slatewise.catalog import Catalog
 
     catalog = Catalog.load(directory)
-    found = _most_liked(catalog, find)
-    shown = found[(page - 1) * items : page * items]
+    matches = _most_liked(catalog, find)
+    shown = matches[(page - 1) * items : page * items]
     if json:
         print_json(
             {
@@ -46,14 +46,14 @@ def show(
                 "categories": list(catalog.category_names),
                 **comparable_items(catalog),
                 "about": catalog.about,
-                "found": len(found),
+                "found": len(matches),
                 "shown": [_row(catalog, item) for item in shown],
             }
         )
         return
     describe_catalog(catalog)
     _print_items(catalog, shown)
-    stdout.print(_place(len(found), items, page), markup=False)
+    stdout.print(_shown_range(len(matches), items, page), markup=False)
 
 
 @app.command("list", epilog="Example: slatewise catalog list --catalog demo")
@@ -61,12 +61,12 @@ def list_versions(catalog: Directory, json: Json = False) -> None:
     """List the versions of a catalog, the newest first; * marks the one in use."""
     from slatewise.catalog.versions import versions
 
-    found = versions(catalog)
+    all_versions = versions(catalog)
     if json:
-        print_json({"versions": [_described(version) for version in found]})
+        print_json({"versions": [_described(version) for version in all_versions]})
         return
     table = Table("", "version", "written", "from", "log until")
-    for version in found:
+    for version in all_versions:
         row = _described(version)
         cells = ("*" if version.is_current else "", version.name, row["written_at"], row["from"], row["log_until"])
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in cells))
@@ -178,13 +178,13 @@ def _most_liked(catalog: "Catalog", find: str = "") -> list[int]:
     return [item for item in items if wanted in f"{catalog.item_ids[item]}\n{catalog.titles[item]}".casefold()]
 
 
-def _place(n_found: int, n_on_page: int, page: int) -> str:
+def _shown_range(n_matches: int, n_on_page: int, page: int) -> str:
     """Say which items are on a page, and where the next ones are."""
-    first, last = (page - 1) * n_on_page + 1, min(page * n_on_page, n_found)
+    first, last = (page - 1) * n_on_page + 1, min(page * n_on_page, n_matches)
     if first > last:
-        return f"no items on page {page}: {counted(n_found, 'item')} found"
-    following = f"; --page {page + 1} shows the next" if last < n_found else ""
-    return f"{first:,} to {last:,} of {counted(n_found, 'item')}{following}"
+        return f"no items on page {page}: {counted(n_matches, 'item')} found"
+    following = f"; --page {page + 1} shows the next" if last < n_matches else ""
+    return f"{first:,} to {last:,} of {counted(n_matches, 'item')}{following}"
 
 
 def _row(catalog: "Catalog", item: int) -> dict[str, object]:

@@ -34,11 +34,11 @@ def evaluate(
         options = dict(map(_option, option or ()))
         gc.freeze()  # what is loaded by now stays until the end; looking through it again takes longer than some users
         with steps("users", sum(1 for _ in recommender.store.users())) as count:
-            found = recommender.evaluate(policy, options, on_user=count)
+            evaluation = recommender.evaluate(policy, options, on_user=count)
     if json:
-        print_json(found.as_json())
+        print_json(evaluation.as_json())
         return
-    _print(found)
+    _print(evaluation)
 
 
 def _option(given: str) -> tuple[str, Any]:
@@ -56,20 +56,23 @@ def _option(given: str) -> tuple[str, Any]:
     return name, value
 
 
-def _print(found: "Evaluation") -> None:
+def _print(evaluation: "Evaluation") -> None:
     from rich.table import Table
 
     table = Table("estimator", "clicks/slate", "95 % interval", "eff. slates")
-    for name, one in found.rows():
-        mark = "" if one.warning is None else " (!)"
+    for name, estimate in evaluation.rows():
+        mark = "" if estimate.warning is None else " (!)"
         table.add_row(
-            name + mark, f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.effective_slates:,.0f}"
+            name + mark,
+            f"{estimate.value:.3f}",
+            f"{estimate.low:.3f} to {estimate.high:.3f}",
+            f"{estimate.effective_slates:,.0f}",
         )
-    stdout.print(f"{found.policy} on {found.slates:,} slates of {found.users:,} users", markup=False)
+    stdout.print(f"{evaluation.policy} on {evaluation.slates:,} slates of {evaluation.users:,} users", markup=False)
     stdout.print(table)
-    warnings = {one.warning for one in found.estimates.values() if one.warning is not None}
+    warnings = {estimate.warning for estimate in evaluation.estimates.values() if estimate.warning is not None}
     for line in (f"(!) {warning}" for warning in sorted(warnings)):
         stdout.print(line, markup=False, soft_wrap=True)
-    for reason, number in found.skipped.items():
+    for reason, number in evaluation.skipped.items():
         tell(f"{number:,} slates left out: {reason}")
-    stdout.print(found.in_words(), markup=False, soft_wrap=True)
+    stdout.print(evaluation.in_words(), markup=False, soft_wrap=True)

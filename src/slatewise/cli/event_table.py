@@ -54,10 +54,10 @@ def events_in(frame: pl.DataFrame) -> Iterator[Event]:
 
 def _optional(frame: pl.DataFrame, meaning: str) -> pl.Series:
     """Return the column with a meaning; nulls if the table has none."""
-    found = [name for name in NAMES[meaning] if name in frame.columns]
-    if len(found) > 1:
-        raise DataError(f"the columns {' and '.join(map(repr, found))} mean the same; remove one of them")
-    return frame[found[0]] if found else pl.Series(NAMES[meaning][0], [None] * len(frame), pl.String)
+    names = [name for name in NAMES[meaning] if name in frame.columns]
+    if len(names) > 1:
+        raise DataError(f"the columns {' and '.join(map(repr, names))} mean the same; remove one of them")
+    return frame[names[0]] if names else pl.Series(NAMES[meaning][0], [None] * len(frame), pl.String)
 
 
 def _kinds_and_values(frame: pl.DataFrame, label: str, meaning: Meaning) -> tuple[pl.Series, pl.Series]:

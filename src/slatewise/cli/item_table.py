@@ -59,8 +59,8 @@ def items_in(frame: pl.DataFrame, at: float) -> Iterator[list[ItemRecord]]:
     for start in range(0, len(frame), ROWS_AT_ONCE):
         part = frame.slice(start, ROWS_AT_ONCE)
         item, title, _, available, published_at, vector = (part[name].to_list() for name in OWN)
-        said = (_categories(part["categories"]), _attributes(part), map(_tuple, vector))
-        columns: list[Iterable[Any]] = [item, title, *said, available, published_at, repeat(at, len(part))]
+        content = (_categories(part["categories"]), _attributes(part), map(_tuple, vector))
+        columns: list[Iterable[Any]] = [item, title, *content, available, published_at, repeat(at, len(part))]
         yield [*map(ItemRecord, *columns)]
 
 
@@ -150,10 +150,10 @@ def _optional(frame: pl.DataFrame, name: str, read: Callable[[pl.Series], pl.Ser
 
 def _attribute(column: pl.Series, label: str) -> pl.Series:
     """Return an attribute, under its name and in the order of names."""
-    name, _, said = column.name.partition(":")
+    name, _, declared = column.name.partition(":")
     if not NAME.fullmatch(name) or name in RESERVED:
         raise DataError(f"{label}: {column.name!r} is no name of an attribute; use letters, digits and underscores")
-    kind = said or _kind(column, label)
+    kind = declared or _kind(column, label)
     if kind not in READERS:
         raise DataError(f"{label}: {column.name!r} has no known kind; use one of {', '.join(READERS)}")
     return READERS[kind](column, label).rename(name)

@@ -84,17 +84,17 @@ def list_items(
     from slatewise.store import open_store
 
     with reporting_errors(), closing(open_store(store, read_only=True)) as opened:
-        found: list[ItemRecord] = []
+        records: list[ItemRecord] = []
         for record in _all(opened):
             if not (withdrawn and record.available):
-                found.append(record)
-            if len(found) == limit:
+                records.append(record)
+            if len(records) == limit:
                 break
     if json:
-        print_json([_described(record) for record in found])
+        print_json([_described(record) for record in records])
         return
     table = Table("id", "title", "categories", "available", "attributes")
-    for record in found:
+    for record in records:
         attributes = "; ".join(f"{name} {_in_words(value)}" for name, value in record.attributes.items())
         row = {**_described(record), "attributes": attributes}
         table.add_row(*(Text(_in_words(row[name])) for name in COLUMNS))
@@ -151,14 +151,16 @@ def _withdraw(names: list[str], catalog: "Catalog | None", transaction: "Transac
     from slatewise.store.protocol import WRITER_OF_ITEMS
 
     transaction.lock(WRITER_OF_ITEMS)
-    found = {name: _known(transaction, catalog, name) for name in names}
-    unknown = [name for name, record in found.items() if record is None]
+    records = {name: _known(transaction, catalog, name) for name in names}
+    unknown = [name for name, record in records.items() if record is None]
     if unknown:
         where = "the item table has" if catalog is None else "the item table and the catalog have"
         advice = "; give --catalog DIR for items that only the catalog has" if catalog is None else "; check the ids"
         raise ValueError(f"{where} no item {', '.join(map(repr, unknown))}, and nothing was withdrawn{advice}")
     now = time.time()
-    return transaction.put_items([one._replace(available=False, updated_at=now) for one in found.values() if one])
+    return transaction.put_items(
+        [record._replace(available=False, updated_at=now) for record in records.values() if record]
+    )
 
 
 def _known(transaction: "Transaction", catalog: "Catalog | None", name: str) -> "ItemRecord | None":

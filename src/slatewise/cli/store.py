@@ -65,11 +65,11 @@ def rebuild(
     Stop a SQLite service first.
     """
     with opened(store, catalog, config, read_only=False) as recommender:
-        users = [user] if user is not None else [one for one, wrong in recommender.verify() if wrong or everybody]
+        users = [user] if user is not None else [name for name, wrong in recommender.verify() if wrong or everybody]
         if user is not None and user not in set(recommender.store.users()):
             raise ValueError(f"the store knows no user {user!r}")
-        for one in users:
-            recommender.rebuild(one)
+        for name in users:
+            recommender.rebuild(name)
         if user is None:
             recommender.rebuild_rates()
     tell(f"{len(users):,} beliefs rebuilt from the log")

@@ -35,7 +35,10 @@ def fit(
         print_json(asdict(fitted))
         return
     lines = [f"{fitted.n_slates:,} slates of {fitted.n_users:,} users; 95 % intervals in brackets"]
-    lines += [f"place {place}: looked at with probability {_shown(one)}" for place, one in enumerate(fitted.curve, 1)]
+    lines += [
+        f"place {place}: looked at with probability {_shown(estimate)}"
+        for place, estimate in enumerate(fitted.curve, 1)
+    ]
     for line in [*lines, f"weight of a skip: {_shown(fitted.skip_weight)}"]:
         stdout.print(line, markup=False, soft_wrap=True)
 
@@ -50,11 +53,18 @@ def replay(
     """Choose every slate of the log again and compare item by item; fail if one differs. Also while a service runs."""
     counts, different = Counter[str](), list[dict[str, Any]]()
     with opened(store, catalog, config, read_only=True) as recommender:
-        for one in recommender.replay():
-            is_different = one.obstacle is None and not one.is_same
-            counts[one.obstacle or ("different items" if is_different else "the same items")] += 1
+        for replayed in recommender.replay():
+            is_different = replayed.obstacle is None and not replayed.is_same
+            counts[replayed.obstacle or ("different items" if is_different else "the same items")] += 1
             if is_different:
-                different.append({"user": one.user, "number": one.number, "logged": one.items, "chosen": one.again})
+                different.append(
+                    {
+                        "user": replayed.user,
+                        "number": replayed.number,
+                        "logged": replayed.items,
+                        "chosen": replayed.again,
+                    }
+                )
     if json:
         print_json({"slates": dict(counts), "different": different})
     else:

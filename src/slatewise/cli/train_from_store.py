@@ -74,7 +74,7 @@ def train_from_store(out: Path, source: Source, settings: dict[str, Any], loop: 
         training = Training(start, log, loop.half_life or math.inf, rules.half_life)
         if loop.gate and serving is not None:
             since = log.time_of_last(WINDOW_SHARE, WINDOW_SLATES)
-            catalog, verdict = _gated(training, _without_answers(out, serving, training, listed, since), since)
+            catalog, verdict = _gated(training, _without_latest_slates(out, serving, training, listed, since), since)
         else:
             catalog, verdict = training.before(math.inf), None
         sha256 = catalog.save(out, promote=verdict is None or verdict.is_accepted)
@@ -96,7 +96,7 @@ def _gated(training: Training, serving: Catalog, since: float) -> tuple[Catalog,
     return replace(catalog, about={**catalog.about, "log": learned}), verdict
 
 
-def _without_answers(
+def _without_latest_slates(
     out: Path, serving: Catalog, training: Training, listed: list[ItemRecord], since: float
 ) -> Catalog:
     """Return the catalog in use as it was when the gate accepted it, if it has learned from the slates to predict.
@@ -141,20 +141,20 @@ def _read(out: Path, loop: Loop) -> tuple[InteractionLog, LearningRules, list[It
 
 def _listed(store: Store) -> list[ItemRecord]:
     """Return the item table."""
-    found: list[ItemRecord] = []
+    records: list[ItemRecord] = []
     while True:
-        last = found[-1].number if found else -1
+        last = records[-1].number if records else -1
         page = store.read(lambda transaction, last=last: transaction.items_by_number(last, ITEMS_AT_ONCE))  # type: ignore[misc]
-        found += page
+        records += page
         if len(page) < ITEMS_AT_ONCE:
-            return found
+            return records
 
 
 def _with_listed(catalog: Catalog, listed: list[ItemRecord]) -> Catalog:
     """Return the catalog with titles and categories of the item table, and with the items that it does not have."""
-    ids = [catalog_id(catalog, one.item) for one in listed]
-    fitting = [(item, one) for item, one in zip(ids, listed, strict=True) if item is not None]
-    content = [ItemContent(item, one.title, one.categories, one.vector) for item, one in fitting]
+    ids = [catalog_id(catalog, record.item) for record in listed]
+    fitting = [(item, record) for item, record in zip(ids, listed, strict=True) if item is not None]
+    content = [ItemContent(item, record.title, record.categories, record.vector) for item, record in fitting]
     merged = replace(with_content(catalog, content, ()), origin=None)
     if merged.n_items > catalog.n_items:
         added = counted(merged.n_items - catalog.n_items, "item")

@@ -11,7 +11,9 @@ except ModuleNotFoundError as error:
         "the client needs httpx: pip install '.[client]' in the checkout", name="httpx"
     ) from error
 
-from slatewise.client.answers import (
+from slatewise.client.asynchronous import AsyncClient
+from slatewise.client.errors import ClientError, ServiceError, UnreachableError
+from slatewise.client.responses import (
     BatchResult,
     EventReceipt,
     Item,
@@ -23,8 +25,6 @@ from slatewise.client.answers import (
     SlateItem,
     UnmetRule,
 )
-from slatewise.client.asynchronous import AsyncClient
-from slatewise.client.errors import ClientError, ServiceError, UnreachableError
 from slatewise.client.synchronous import Client
 
 __all__ = [

@@ -8,7 +8,18 @@ from typing import Any, Self, Unpack
 import httpx
 
 from slatewise.client import calls
-from slatewise.client.answers import (
+from slatewise.client.calls import Call, EventOptions, Reaction, RerankOptions, Result, SlateOptions
+from slatewise.client.connection import (
+    Patience,
+    http_options,
+    http_request,
+    is_worth_retrying,
+    last_error,
+    pause_after,
+    read_response,
+)
+from slatewise.client.errors import ServiceError
+from slatewise.client.responses import (
     BatchResult,
     EventReceipt,
     Item,
@@ -19,24 +30,13 @@ from slatewise.client.answers import (
     Receipt,
     Slate,
 )
-from slatewise.client.calls import Answer, Call, EventOptions, Reaction, RerankOptions, SlateOptions
-from slatewise.client.connection import (
-    Patience,
-    answer_of,
-    http_options,
-    http_request,
-    is_worth_retrying,
-    last_error,
-    pause_after,
-)
-from slatewise.client.errors import ServiceError
 
 
 class AsyncClient:
     """Calls the service from asyncio.
 
     Every call that records something carries an id of its own from the first attempt on, so that a retry after a lost
-    answer counts once.
+    response counts once.
 
     Parameters
     ----------
@@ -47,14 +47,14 @@ class AsyncClient:
     timeout : float
         Seconds for each attempt.
     attempts : int
-        How often a call is tried while the service does not answer, is busy or asks to wait.
+        How often a call is tried while the service does not respond, is busy or asks to wait.
     transport : httpx.AsyncBaseTransport, optional
         Of httpx, for proxies, certificates or tests.
 
     Raises
     ------
     UnreachableError
-        By every method, if no attempt brought an answer.
+        By every method, if no attempt brought a response.
     ServiceError
         By every method, if the service refused; the message says why.
 
@@ -62,8 +62,8 @@ class AsyncClient:
     --------
     >>> import httpx
     >>> from slatewise.client import AsyncClient
-    >>> answer = {"user": "ann", "item": "tea", "event_id": "e1", "duplicate": False, "known": True}
-    >>> service = httpx.MockTransport(lambda request: httpx.Response(200, json=answer))  # instead of a running one
+    >>> receipt = {"user": "ann", "item": "tea", "event_id": "e1", "duplicate": False, "known": True}
+    >>> service = httpx.MockTransport(lambda request: httpx.Response(200, json=receipt))  # instead of a running one
     >>> import asyncio
     >>> async def main():
     ...     async with AsyncClient("http://shop.example", transport=service) as client:
@@ -182,13 +182,13 @@ class AsyncClient:
         """Return size, categories and origin of the catalog."""
         return await self._send(calls.catalog())
 
-    async def _send(self, call: Call[Answer]) -> Answer:
-        """Send a call until there is an answer, or attempts run out."""
+    async def _send(self, call: Call[Result]) -> Result:
+        """Send a call until there is a response, or attempts run out."""
         for attempt in range(1, self._patience.attempts + 1):
             response = None
             try:
                 response = await self._http.request(**http_request(call))
-                return answer_of(call, response, attempt)
+                return read_response(call, response, attempt)
             except (httpx.TransportError, ServiceError) as error:
                 if attempt == self._patience.attempts or not is_worth_retrying(error):
                     raise last_error(error, attempt) from error

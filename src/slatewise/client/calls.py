@@ -1,4 +1,4 @@
-"""Every call as data: method, path, body, and how to read the answer. Both clients send the same calls.
+"""Every call as data: method, path, body, and how to read the response. Both clients send the same calls.
 
 A call that records something has an id before it is first sent, so that each attempt carries the same one and the
 service counts it once.
@@ -10,10 +10,10 @@ from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-from slatewise.client import answers
-from slatewise.client.answers import ItemId
+from slatewise.client import responses
+from slatewise.client.responses import ItemId
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class SlateOptions(TypedDict, total=False):
@@ -68,67 +68,67 @@ class RerankOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Call(Generic[Answer]):
+class Call(Generic[Result]):
     """One call; `absent_is_done` says that 404 in a second attempt means that the first one succeeded."""
 
     method: str
     path: str
-    read: Callable[[Any], Answer]
+    read: Callable[[Any], Result]
     body: Mapping[str, Any] | None = None
     query: Mapping[str, Any] | None = None
     absent_is_done: bool = False
 
 
-def slate(user: str, k: int, options: SlateOptions) -> Call[answers.Slate]:
+def slate(user: str, k: int, options: SlateOptions) -> Call[responses.Slate]:
     """Ask for a slate that is recorded."""
     body = {"user": user, "k": k, "request_id": _new_id(), **_plain(options)}
-    return Call("POST", "/v1/slates", answers.read_slate, body)
+    return Call("POST", "/v1/slates", responses.read_slate, body)
 
 
-def preview(user: str, k: int, options: SlateOptions) -> Call[answers.Preview]:
+def preview(user: str, k: int, options: SlateOptions) -> Call[responses.Preview]:
     """Ask what a slate would be."""
     body = {"user": user, "k": k, "preview": True, **_plain(options)}
-    return Call("POST", "/v1/slates", answers.read_preview, body)
+    return Call("POST", "/v1/slates", responses.read_preview, body)
 
 
-def feedback(slate_id: str, clicked: Iterable[ItemId], reaction: Reaction) -> Call[answers.Receipt]:
+def feedback(slate_id: str, clicked: Iterable[ItemId], reaction: Reaction) -> Call[responses.Receipt]:
     """Say how somebody reacted to a slate."""
     body = {"slate_id": slate_id, "clicked": list(clicked), "event_id": _new_id(), **_plain(reaction)}
-    return Call("POST", "/v1/feedback", answers.read_receipt, body)
+    return Call("POST", "/v1/feedback", responses.read_receipt, body)
 
 
-def event(user: str, item: ItemId, kind: str, options: EventOptions) -> Call[answers.EventReceipt]:
+def event(user: str, item: ItemId, kind: str, options: EventOptions) -> Call[responses.EventReceipt]:
     """Say what somebody did with an item anywhere."""
     body = {"user": user, "item": item, "kind": kind, "event_id": _new_id(), **_plain(options)}
-    return Call("POST", "/v1/events", answers.read_event_receipt, body)
+    return Call("POST", "/v1/events", responses.read_event_receipt, body)
 
 
-def wish(user: str, category: str, kind: str, options: EventOptions) -> Call[answers.EventReceipt]:
+def wish(user: str, category: str, kind: str, options: EventOptions) -> Call[responses.EventReceipt]:
     """Say that somebody wants more or less of a category."""
     body = {"user": user, "category": category, "kind": kind, "event_id": _new_id(), **_plain(options)}
-    return Call("POST", "/v1/events", answers.read_event_receipt, body)
+    return Call("POST", "/v1/events", responses.read_event_receipt, body)
 
 
-def retract(user: str, event_id: str) -> Call[answers.EventReceipt]:
+def retract(user: str, event_id: str) -> Call[responses.EventReceipt]:
     """Take an event back."""
     body = {"user": user, "retracts": event_id, "kind": "retract", "event_id": _new_id()}
-    return Call("POST", "/v1/events", answers.read_event_receipt, body)
+    return Call("POST", "/v1/events", responses.read_event_receipt, body)
 
 
-def events(several: Iterable[Mapping[str, Any]]) -> Call[answers.BatchResult]:
+def events(several: Iterable[Mapping[str, Any]]) -> Call[responses.BatchResult]:
     """Send up to 100 events together."""
-    body = {"events": [{"event_id": _new_id(), **_plain(one)} for one in several]}
-    return Call("POST", "/v1/events", answers.read_batch, body)
+    body = {"events": [{"event_id": _new_id(), **_plain(event)} for event in several]}
+    return Call("POST", "/v1/events", responses.read_batch, body)
 
 
-def rerank(scores: Iterable[float], options: RerankOptions) -> Call[tuple[answers.Ranked, ...]]:
+def rerank(scores: Iterable[float], options: RerankOptions) -> Call[tuple[responses.Ranked, ...]]:
     """Choose a varied top k of scored candidates."""
-    return Call("POST", "/v1/rerank", answers.read_ranking, {"scores": list(scores), **_plain(options)})
+    return Call("POST", "/v1/rerank", responses.read_ranking, {"scores": list(scores), **_plain(options)})
 
 
-def merge(user: str, session: str) -> Call[answers.MergeReceipt]:
+def merge(user: str, session: str) -> Call[responses.MergeReceipt]:
     """Move what is known about a session to a user."""
-    return Call("POST", f"/v1/users/{_segment(user)}/merge", answers.read_merge, {"from": session})
+    return Call("POST", f"/v1/users/{_segment(user)}/merge", responses.read_merge, {"from": session})
 
 
 def user(user: str) -> Call[dict[str, Any]]:
@@ -141,24 +141,24 @@ def forget(user: str) -> Call[None]:
     return Call("DELETE", f"/v1/users/{_segment(user)}", _nothing, absent_is_done=True)
 
 
-def items(query: Mapping[str, Any]) -> Call[tuple[answers.Item, ...]]:
+def items(query: Mapping[str, Any]) -> Call[tuple[responses.Item, ...]]:
     """List items."""
-    return Call("GET", "/v1/items", answers.read_items, query=query)
+    return Call("GET", "/v1/items", responses.read_items, query=query)
 
 
-def item(identifier: ItemId) -> Call[answers.Item]:
+def item(identifier: ItemId) -> Call[responses.Item]:
     """Ask what is known about an item."""
-    return Call("GET", f"/v1/items/{_segment(identifier)}", answers.read_item)
+    return Call("GET", f"/v1/items/{_segment(identifier)}", responses.read_item)
 
 
 def put_items(several: Iterable[Mapping[str, Any]]) -> Call[dict[str, Any]]:
     """Add or replace items together."""
-    return Call("POST", "/v1/items", dict, {"items": [_plain(one) for one in several]})
+    return Call("POST", "/v1/items", dict, {"items": [_plain(item) for item in several]})
 
 
-def change_item(identifier: ItemId, changes: Mapping[str, Any]) -> Call[answers.Item]:
+def change_item(identifier: ItemId, changes: Mapping[str, Any]) -> Call[responses.Item]:
     """Change some of what was said about an item."""
-    return Call("PATCH", f"/v1/items/{_segment(identifier)}", answers.read_item, _plain(changes))
+    return Call("PATCH", f"/v1/items/{_segment(identifier)}", responses.read_item, _plain(changes))
 
 
 def withdraw_item(identifier: ItemId) -> Call[None]:
@@ -191,4 +191,4 @@ def _plain(given: Any) -> dict[str, Any]:
 def _listed(value: Any) -> Any:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         return value
-    return [_listed(one) for one in value]
+    return [_listed(part) for part in value]

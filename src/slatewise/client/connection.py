@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from slatewise.client.calls import Answer, Call
+from slatewise.client.calls import Call, Result
 from slatewise.client.errors import ServiceError, UnreachableError
 from slatewise.version import __version__
 
@@ -46,7 +46,7 @@ def http_request(call: Call[Any]) -> dict[str, Any]:
     return {"method": call.method, "url": call.path, **body, **query}
 
 
-def answer_of(call: Call[Answer], response: httpx.Response, attempt: int) -> Answer:
+def read_response(call: Call[Result], response: httpx.Response, attempt: int) -> Result:
     """Read a response, or raise what it says; one that is not JSON did not come from the service."""
     if call.absent_is_done and attempt > 1 and response.status_code == 404:
         return call.read(None)

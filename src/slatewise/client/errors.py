@@ -12,7 +12,7 @@ class ClientError(Exception):
 
 
 class UnreachableError(ClientError):
-    """No complete answer came, however often the client tried; whether the service acted on the request is unknown.
+    """No complete response came, however often the client tried; whether the service acted on the request is unknown.
 
     Calling again with the same event_id or request_id is safe.
     """

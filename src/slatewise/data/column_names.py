@@ -39,10 +39,10 @@ def check_columns(columns: Columns) -> dict[str, str]:
 
 def suggestion(absent: Sequence[str], present: Sequence[str]) -> str:
     """Say how absent columns may be called in a table, as an option to copy; empty if nothing is near."""
-    found = {name: near for name in absent if (near := _near(name, present))}
-    if not found:
+    nearest = {name: near for name in absent if (near := _near(name, present))}
+    if not nearest:
         return ""
-    return "--columns " + ",".join(f"{ours}={theirs}" for ours, theirs in found.items())
+    return "--columns " + ",".join(f"{ours}={theirs}" for ours, theirs in nearest.items())
 
 
 def _near(name: str, present: Sequence[str]) -> str | None:

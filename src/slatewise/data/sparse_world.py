@@ -42,10 +42,10 @@ class SparseWorld:
         tastes = self.size.taste_spread * random.standard_normal((n_users, self.size.dim))
         order = np.argsort(-self.items.popularity, kind="stable")
         truth = (self.items.vectors[order], np.exp(self.items.popularity[order]))
-        seed, found, starts = int(random.integers(2**32)), np.empty(200 * n_users, np.int32), np.zeros(n_users + 1, int)
-        while _draw(tastes, truth, seed, found, starts) < 0:
-            found = np.empty(2 * len(found), np.int32)
-        items = order[found[: starts[-1]]]
+        seed, liked, starts = int(random.integers(2**32)), np.empty(200 * n_users, np.int32), np.zeros(n_users + 1, int)
+        while _draw(tastes, truth, seed, liked, starts) < 0:
+            liked = np.empty(2 * len(liked), np.int32)
+        items = order[liked[: starts[-1]]]
         keys = np.repeat(np.arange(n_users) * self.size.n_items, np.diff(starts)) + items
         return (np.sort(keys) % self.size.n_items).astype(np.int32), starts
 
@@ -78,43 +78,43 @@ class SparseWorld:
 
 @compiled
 def _draw(
-    tastes: Floats, truth: tuple[Floats, Floats], seed: int, found: NDArray[np.int32], starts: NDArray[np.int64]
+    tastes: Floats, truth: tuple[Floats, Floats], seed: int, liked: NDArray[np.int32], starts: NDArray[np.int64]
 ) -> int:
     """Draw likes by thinning; items are in the order of falling odds. Return −1 if there is no room for all.
 
-    θ·x ≤ |θ|, so no item from a place on is liked with more than p = o·e^|θ| / (1 + o·e^|θ|) of that place. The next
-    place at which a coin of p falls is drawn at once (Devroye 1986, X.2), and what is there is kept with probability
+    θ·x ≤ |θ|, so no item from a rank on is liked with more than p = o·e^|θ| / (1 + o·e^|θ|) of that rank. The next
+    rank at which a coin of p falls is drawn at once (Devroye 1986, X.2), and what is there is kept with probability
     P(like) / p. A user who would like nothing likes the likeliest item that was looked at.
     """
     np.random.seed(seed)  # noqa: NPY002
-    (vectors, odds), n_found = truth, 0
+    (vectors, odds), n_liked = truth, 0
     for user in range(len(tastes)):
         most = np.exp(np.sqrt(np.square(tastes[user]).sum()))
-        place, likeliest, largest, n_before = 0, 0, -1.0, n_found
-        while place < len(odds):
-            bound = odds[place] * most / (1.0 + odds[place] * most)
+        rank, likeliest, largest, n_before = 0, 0, -1.0, n_liked
+        while rank < len(odds):
+            bound = odds[rank] * most / (1.0 + odds[rank] * most)
             if bound < LARGE:
-                place += int(min(np.log1p(-np.random.random()) / np.log1p(-bound), 1e9))  # noqa: NPY002
-                if place >= len(odds):
+                rank += int(min(np.log1p(-np.random.random()) / np.log1p(-bound), 1e9))  # noqa: NPY002
+                if rank >= len(odds):
                     break
             else:
                 bound = 1.0
             product = 0.0
             for axis in range(tastes.shape[1]):
-                product += tastes[user, axis] * vectors[place, axis]
-            odds_here = odds[place] * np.exp(product)
+                product += tastes[user, axis] * vectors[rank, axis]
+            odds_here = odds[rank] * np.exp(product)
             if odds_here > largest:
-                largest, likeliest = odds_here, place
+                largest, likeliest = odds_here, rank
             if np.random.random() * bound * (1.0 + odds_here) < odds_here:  # noqa: NPY002
-                if n_found == len(found):
+                if n_liked == len(liked):
                     return -1
-                found[n_found] = place
-                n_found += 1
-            place += 1
-        if n_found == n_before:
-            if n_found == len(found):
+                liked[n_liked] = rank
+                n_liked += 1
+            rank += 1
+        if n_liked == n_before:
+            if n_liked == len(liked):
                 return -1
-            found[n_found] = likeliest
-            n_found += 1
-        starts[user + 1] = n_found
-    return n_found
+            liked[n_liked] = likeliest
+            n_liked += 1
+        starts[user + 1] = n_liked
+    return n_liked

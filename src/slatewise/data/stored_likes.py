@@ -145,12 +145,12 @@ def _scan(tables: Tables) -> pl.LazyFrame:
     """Return the columns that mean something of all files as one table that is read when needed."""
     frames = [_scan_file(file, tables.columns) for file in tables.interactions]
     kinds = {name: {frame.collect_schema()[name] for frame in frames} for name in IDENTIFIERS}
-    for name, found in kinds.items():
-        wrong = [kind for kind in found if not (kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum))]
+    for name, types in kinds.items():
+        wrong = [kind for kind in types if not (kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum))]
         if wrong:
             label = label_of(tables.interactions)
             raise DataError(f"{label}: column {name!r} contains {wrong[0]} values; ids must be integers or text")
-        kind = pl.Int64 if all(one.is_integer() for one in found) else pl.String
+        kind = pl.Int64 if all(kind.is_integer() for kind in types) else pl.String
         frames = [frame.with_columns(pl.col(name).cast(kind)) for frame in frames]
     rows = pl.concat(frames, how="diagonal_relaxed")
     missing = rows.select(pl.col(*IDENTIFIERS).null_count()).collect().row(0, named=True)
@@ -183,9 +183,9 @@ def _by_users(rows: pl.LazyFrame, n_parts: int, folder: Path) -> Iterator[pl.Dat
     rows.with_columns(part).sink_parquet(
         pl.PartitionBy(folder / "by-users", key="part", include_key=False), mkdir=True, compression="lz4"
     )
-    for place in sorted((folder / "by-users").iterdir()):
-        yield pl.read_parquet(place / "*.parquet")
-        for file in place.iterdir():
+    for directory in sorted((folder / "by-users").iterdir()):
+        yield pl.read_parquet(directory / "*.parquet")
+        for file in directory.iterdir():
             file.unlink()
 
 

@@ -23,8 +23,8 @@ def table_files(given: Given) -> list[Path]:
     others write their notes under such names.
     """
     paths = [given] if isinstance(given, str | Path) else given
-    found = [file for path in paths for file in _files_of(Path(path))]
-    return list(dict.fromkeys(found))
+    files = [file for path in paths for file in _files_of(Path(path))]
+    return list(dict.fromkeys(files))
 
 
 def _files_of(path: Path) -> list[Path]:

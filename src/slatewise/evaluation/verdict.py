@@ -38,8 +38,8 @@ class Evaluation:
     @property
     def warnings(self) -> list[str]:
         """What speaks against the estimates."""
-        said = self.estimates[CASCADE].warning
-        return [*([DETERMINISTIC] if self.drawn < 0.5 else []), *([said] if said is not None else [])]
+        warning = self.estimates[CASCADE].warning
+        return [*([DETERMINISTIC] if self.drawn < 0.5 else []), *([warning] if warning is not None else [])]
 
     def in_words(self) -> str:
         """Return the verdict in one sentence."""
@@ -66,11 +66,13 @@ class Evaluation:
         """Return one row for what was shown and one per estimator: `estimator, value, low, high` and more."""
         import polars as pl
 
-        return pl.DataFrame([{"estimator": name, **asdict(one)} for name, one in self.rows()], infer_schema_length=None)
+        return pl.DataFrame(
+            [{"estimator": name, **asdict(estimate)} for name, estimate in self.rows()], infer_schema_length=None
+        )
 
     def _repr_html_(self) -> str:
         """Show estimates, warnings and the verdict in a notebook."""
-        rows = "".join(_html_row(name, one) for name, one in self.rows())
+        rows = "".join(_html_row(name, estimate) for name, estimate in self.rows())
         heads = "".join(
             f"<th>{head}</th>" for head in ("", "clicks per slate", "95 % interval", "effective slates", "")
         )
@@ -88,13 +90,13 @@ def judge(policy: str, log: LoggedSlates, drawn: float, skipped: Mapping[str, in
     )
 
 
-def _html_row(name: str, one: Estimate) -> str:
-    interval = f"{one.low:.3f} to {one.high:.3f}"
-    cells = (name, f"{one.value:.3f}", interval, f"{one.effective_slates:,.0f}", one.warning or "")
+def _html_row(name: str, estimate: Estimate) -> str:
+    interval = f"{estimate.low:.3f} to {estimate.high:.3f}"
+    cells = (name, f"{estimate.value:.3f}", interval, f"{estimate.effective_slates:,.0f}", estimate.warning or "")
     return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
 
 
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: _finite(part) for name, part in value.items()}
     return None if isinstance(value, float) and abs(value) == float("inf") else value

@@ -113,12 +113,12 @@ def slate_log(records: pl.DataFrame, tells_seen: bool) -> SlateLog:
     slates, numbers = np.unique(
         records["user"].to_numpy().astype(np.int64) * ROUNDS + records["round"].to_numpy(), return_inverse=True
     )
-    places = records["position"].to_numpy()
+    positions = records["position"].to_numpy()
     items, value = np.full((len(slates), K), -1, dtype=np.int64), np.full((len(slates), K), np.nan)
     seen = np.zeros((len(slates), K), dtype=np.bool_)
-    items[numbers, places] = records["item"].to_numpy()
-    value[numbers, places] = np.where(records["clicked"].to_numpy(), 1.0, np.nan)
-    seen[numbers, places] = records["seen"].to_numpy()
+    items[numbers, positions] = records["item"].to_numpy()
+    value[numbers, positions] = np.where(records["clicked"].to_numpy(), 1.0, np.nan)
+    seen[numbers, positions] = records["seen"].to_numpy()
     return SlateLog(Reactions(items, value, seen, np.full(len(slates), tells_seen)), slates // ROUNDS)
 
 
@@ -134,9 +134,9 @@ def _aware(
     policy: Calibrated, test: Dataset, evidence: Mapping[str, Audience], run: tuple[str, int]
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of our policy at diversity 0 and at its default."""
-    for one, label in ((policy.with_diversity(0.0), f"{OURS}, diversity 0"), (policy, OURS)):
+    for variant, label in ((policy.with_diversity(0.0), f"{OURS}, diversity 0"), (policy, OURS)):
         for name, audience in evidence.items():
-            yield {**_row(one, test, audience, run), "policy": label, "evidence": name}
+            yield {**_row(variant, test, audience, run), "policy": label, "evidence": name}
 
 
 def _unaware(policy: Policy, label: str, test: Dataset, run: tuple[str, int]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ DIFFERENCE = "Ours minus each rival"
 def sentences(verdicts: Verdicts, dataset: str, ours: str = OURS) -> tuple[str, ...]:
     """Say what was found: how many cells were won, and against whom any were not."""
     others = "rival" if ours == OURS else "other arm"
-    found = [
+    prose = [
         f"Of {len(verdicts.by_metric)} comparisons of {policy_title(ours)} on {dataset}, with every {others} in every "
         f"metric: {count_verdicts(verdicts.by_metric)}."
     ]
@@ -28,27 +28,27 @@ def sentences(verdicts: Verdicts, dataset: str, ours: str = OURS) -> tuple[str, 
         cells = verdicts.at_equal_diversity
         unwon = [f"{word} {_names(cells, word)}" for word in (TIE, LOST) if any(cell.verdict == word for cell in cells)]
         rest = f" ({'; '.join(unwon)})" if unwon else ""
-        found.append(f"At equal diversity, precision along its curve: {count_verdicts(cells)} of {len(cells)}{rest}.")
+        prose.append(f"At equal diversity, precision along its curve: {count_verdicts(cells)} of {len(cells)}{rest}.")
     if verdicts.paper:
-        found.append(
+        prose.append(
             f"Against the paper's best published mean of each metric: {count_verdicts(verdicts.paper)}. That mean is "
             "taken as exact, though it is one of other splits and its error is not published. "
             "P@10 is the first slate, which shows what is popular, by choice: no policy can be expected to do better."
         )
-    found.append(
+    prose.append(
         "Verdicts are paired t-tests person by person at 5 %, with Holm's correction over all comparisons made here; "
         "people tested in several splits are averaged first, and count for F by what they add to it."
     )
-    return tuple(found)
+    return tuple(prose)
 
 
 def _names(cells: Sequence[Cell], verdict: str) -> str:
     """List the rivals with a verdict, and at which values of our `diversity`."""
-    found: dict[str, list[str]] = {}
+    by_rival: dict[str, list[str]] = {}
     for cell in cells:
         if cell.verdict == verdict:
-            found.setdefault(cell.rival.removesuffix(TUNED), []).append(f"{cell.at:g}")
-    return ", ".join(f"{rival} at {', '.join(values)}" for rival, values in found.items())
+            by_rival.setdefault(cell.rival.removesuffix(TUNED), []).append(f"{cell.at:g}")
+    return ", ".join(f"{rival} at {', '.join(values)}" for rival, values in by_rival.items())
 
 
 def best_table(verdicts: Verdicts, dataset: str) -> Table:

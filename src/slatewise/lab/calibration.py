@@ -43,12 +43,12 @@ class Bin:
     n: int
 
 
-def calibration_curve(said: Floats, clicked: Floats, bins: int = BINS) -> list[Bin]:
+def calibration_curve(probabilities: Floats, clicked: Floats, bins: int = BINS) -> list[Bin]:
     """Compare probabilities with clicks in bins of equal width; bins without items are left out.
 
     Parameters
     ----------
-    said : array (n,)
+    probabilities : array (n,)
         Probabilities from 0 to 1.
     clicked : array (n,)
         What happened: 1 for a click, 0 for none.
@@ -66,14 +66,16 @@ def calibration_curve(said: Floats, clicked: Floats, bins: int = BINS) -> list[B
     >>> calibration_curve(np.array([0.12, 0.18, 0.9]), np.array([0.0, 1.0, 1.0]))
     [Bin(said=0.15, clicked=0.5, n=2), Bin(said=0.9, clicked=1.0, n=1)]
     """
-    place = np.minimum((said * bins).astype(np.int64), bins - 1)
-    n, total, clicks = (np.bincount(place, values, bins) for values in (np.ones(len(said)), said, clicked))
+    bin_of = np.minimum((probabilities * bins).astype(np.int64), bins - 1)
+    n, total, clicks = (
+        np.bincount(bin_of, values, bins) for values in (np.ones(len(probabilities)), probabilities, clicked)
+    )
     return [Bin(float(total[at] / n[at]), float(clicks[at] / n[at]), int(n[at])) for at in np.flatnonzero(n).tolist()]
 
 
 def mean_error(curve: list[Bin]) -> float:
-    """Return how far said is from clicked, on average over items."""
-    return sum(one.n * abs(one.said - one.clicked) for one in curve) / sum(one.n for one in curve)
+    """Return how far probabilities are from the share that was clicked, on average over items."""
+    return sum(entry.n * abs(entry.said - entry.clicked) for entry in curve) / sum(entry.n for entry in curve)
 
 
 def run(dataset: Dataset, splits: range, workers: int = 1, on_split: Callable[[], None] | None = None) -> Results:
@@ -97,9 +99,9 @@ def run_split(dataset: Dataset, seed: int) -> pl.DataFrame:
         session = Session(seed=seed, audience=Audience(attention=SERVICE_DEFAULT, tells_seen=is_told))
         for way, policy in ways.items():
             later = simulate(policy, test, session).filter(pl.col("round") > 0)
-            said = pl.col("log_probability").cast(pl.Float64).exp().clip(0.0, 1.0).alias("said")
+            probability = pl.col("log_probability").cast(pl.Float64).exp().clip(0.0, 1.0).alias("said")
             labels = {"split": pl.lit(seed), "evidence": pl.lit(evidence), "way": pl.lit(way)}
-            parts.append(later.select(said, pl.col("clicked").cast(pl.Float64)).with_columns(**labels))
+            parts.append(later.select(probability, pl.col("clicked").cast(pl.Float64)).with_columns(**labels))
     return pl.concat(parts)
 
 
@@ -107,11 +109,11 @@ def summary(results: Results) -> list[dict[str, Any]]:
     """Return `evidence, way, said, clicked, error, log_loss` and the `curve`, over all splits together."""
     rows = []
     for (evidence, way), part in results.group_by("evidence", "way", maintain_order=True):
-        said, clicked = part["said"].to_numpy(), part["clicked"].to_numpy()
-        clipped, curve = np.clip(said, LEAST, 1.0 - LEAST), calibration_curve(said, clicked)
+        probability, clicked = part["said"].to_numpy(), part["clicked"].to_numpy()
+        clipped, curve = np.clip(probability, LEAST, 1.0 - LEAST), calibration_curve(probability, clicked)
         loss = -(clicked * np.log(clipped) + (1.0 - clicked) * np.log1p(-clipped)).mean()
-        measures = {"said": float(said.mean()), "clicked": float(clicked.mean()), "error": mean_error(curve)}
-        bins = [vars(one) for one in curve]
+        measures = {"said": float(probability.mean()), "clicked": float(clicked.mean()), "error": mean_error(curve)}
+        bins = [vars(entry) for entry in curve]
         rows.append({"evidence": evidence, "way": way, **measures, "log_loss": float(loss), "curve": bins})
     return rows
 

@@ -68,7 +68,8 @@ def run_split(dataset: Dataset, seed: int) -> pl.DataFrame:
     """Serve the fans by every policy, with a catalog of the training users of one split."""
     training, _ = dataset.split(TEST_SHARE, seed)
     catalog, uncategorized = (
-        Catalog.train(one, BprSettings(epochs=1, seed=seed)) for one in (training, without_categories(training))
+        Catalog.train(training_set, BprSettings(epochs=1, seed=seed))
+        for training_set in (training, without_categories(training))
     )
     fans = fans_of(dataset)
     parts = []

@@ -75,7 +75,7 @@ class History:
         order = np.argsort(self.arrival, kind="stable")
         later = order[round(TRAINING_SHARE * len(order)) :]
         day = np.floor(self.arrival[later] / DAY)
-        return [(float(one) * DAY, later[day == one]) for one in np.unique(day)]
+        return [(float(number) * DAY, later[day == number]) for number in np.unique(day)]
 
     def came_before(self, time: float) -> Integers:
         """Return the people who came before a time; at least those of the first training."""
@@ -253,7 +253,7 @@ def summary(results: Results) -> list[dict[str, Any]]:
     rows = []
     for number, arm in enumerate(ARMS):
         share = _regained(table.mean(axis=0), number)
-        low, high = np.quantile([_regained(one, number) for one in means], (0.025, 0.975))
+        low, high = np.quantile([_regained(mean, number) for mean in means], (0.025, 0.975))
         spread = np.quantile(means[:, number] - means[:, 0], (0.025, 0.975))
         rows.append(
             {

@@ -85,15 +85,18 @@ def knowing(training: Dataset, test: Dataset, seed: int) -> dict[str, float]:
     people = Visitors.of(test, order)
     is_warm = np.arange(len(order)) < n_warm
     state = warm(policy, people, is_warm, seed)
-    found = {"nothing": float(people.liked[:, ~is_warm].mean()), "content": precision(policy, state, people, ~is_warm)}
+    precisions = {
+        "nothing": float(people.liked[:, ~is_warm].mean()),
+        "content": precision(policy, state, people, ~is_warm),
+    }
     visitors = Visitors.of(_some(training), order)
     tastes = warm(policy, visitors, is_warm, seed)
     for count in IMPRESSIONS:
         shown = policy.with_rates(policy.current.after(impressions(policy, tastes, visitors, (n_warm, count, seed))))
-        found[f"{count} impressions"] = precision(shown, state, people, ~is_warm)
+        precisions[f"{count} impressions"] = precision(shown, state, people, ~is_warm)
     trained = Calibrated(train(take_items(training, order)), diversity=0.0)
-    found["trained"] = precision(trained, warm(trained, people, is_warm, seed), people, ~is_warm)
-    return found
+    precisions["trained"] = precision(trained, warm(trained, people, is_warm, seed), people, ~is_warm)
+    return precisions
 
 
 def exploring(training: Dataset, test: Dataset, seed: int) -> list[dict[str, Any]]:
@@ -106,8 +109,8 @@ def exploring(training: Dataset, test: Dataset, seed: int) -> list[dict[str, Any
     rows = []
     for explore in EXPLORE:
         clicks, rates = live(Calibrated(catalog, diversity=0.0, explore=explore), people, n_warm, seed)
-        found = rates.mean[n_warm:][is_good] >= threshold
-        rows.append({"explore": explore, "p@50": float(clicks[:ROUNDS].mean()), "found": float(found.mean())})
+        is_found = rates.mean[n_warm:][is_good] >= threshold
+        rows.append({"explore": explore, "p@50": float(clicks[:ROUNDS].mean()), "found": float(is_found.mean())})
     return rows
 
 

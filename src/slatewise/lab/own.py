@@ -45,8 +45,8 @@ def sections(experiment: Experiment, dataset: Dataset, results: Results) -> tupl
     tables, prose = [metrics_table(means, f"{experiment.title}, {dataset.name}")], [UNTESTED]
     if _is_paired(users, ours):
         verdicts, difference = Verdicts.of(People.of(users, ours), dataset.name), f"{ours} minus each other"
-        found, *method = sentences(verdicts, dataset.name, ours)
-        prose = [f"{found} {_highest(verdicts, ours)}", *method]
+        verdict, *method = sentences(verdicts, dataset.name, ours)
+        prose = [f"{verdict} {_highest(verdicts, ours)}", *method]
         tables += [verdict_table(verdicts, dataset.name, difference)]
         tables += [equal_diversity_table(verdicts, dataset.name, difference)] if verdicts.at_equal_diversity else []
     return (Section(experiment.title, tuple(prose), tuple(tables), _figures(means, results)),)

@@ -74,14 +74,14 @@ class Visit:
 
 def visits(likes: Iterable[Path], catalog: Path, log: Path, day: int, n_users: int) -> list[Visit]:
     """Divide all people of a world."""
-    found = []
+    result = []
     for chunk, file in enumerate(likes):
         n_here = min(USERS_AT_ONCE, n_users - chunk * USERS_AT_ONCE)
-        found += [
+        result += [
             Visit(file, catalog, log, day, first, min(first + PEOPLE_PER_TASK, n_here))
             for first in range(0, n_here, PEOPLE_PER_TASK)
         ]
-    return found
+    return result
 
 
 def run_day(processes: Executor, todo: list[Visit], catalog: Catalog) -> tuple[Sums, list[float]]:
@@ -92,9 +92,9 @@ def run_day(processes: Executor, todo: list[Visit], catalog: Catalog) -> tuple[S
     for wave in np.array_split(np.arange(len(todo)), min(WAVES, len(todo))):
         now = (strength * rates + total.explained) / (strength + total.seen)
         mean = np.clip(now, 1e-4, 1.0 - 1e-4)
-        some = [todo[place] for place in wave]
+        some = [todo[position] for position in wave]
         results = list(processes.map(visit, some, [mean] * len(some), [strength + total.seen] * len(some)))
-        n_places = K * sum(one.last - one.first for one in some)
+        n_places = K * sum(part.last - part.first for part in some)
         shares.append(sum(result.liked for result in results) / n_places)
         total = sum(results, total)
     return total, shares
@@ -119,7 +119,7 @@ def visit(job: Visit, mean: Floats, strength: Floats) -> Sums:
         last = min(first + users_at_once(n_items), job.last)
         rows = slice(first - job.first, last - job.first)
         earlier = [np.load(job.log_of(day))[rows] for day in range(job.day)]
-        items, result = _answer(policy, _table(job.likes, first, last, n_items), earlier, (job, first))
+        items, result = _serve(policy, _table(job.likes, first, last, n_items), earlier, (job, first))
         shown.append(items)
         sums.append(result)
     np.save(job.log_of(job.day), np.concatenate(shown))
@@ -134,7 +134,7 @@ def _table(file: Path, first: int, last: int, n_items: int) -> Booleans:
     return liked
 
 
-def _answer(policy: Calibrated, likes: Booleans, earlier: list[Integers], who: tuple[Visit, int]) -> tuple[Any, Sums]:
+def _serve(policy: Calibrated, likes: Booleans, earlier: list[Integers], who: tuple[Visit, int]) -> tuple[Any, Sums]:
     """Return what was shown, coded as `code` does, and the sums."""
     (job, first), n_users = who, len(likes)
     state, available = policy.start(n_users), np.ones_like(likes)

@@ -43,9 +43,9 @@ class Cell:
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        place = {} if self.at is None else {"at": self.at}
+        at = {} if self.at is None else {"at": self.at}
         values = {"ours": self.ours, "theirs": self.theirs, "difference": self.difference}
-        return {"rival": self.rival, "metric": self.metric, **place, **values, **self._test()}
+        return {"rival": self.rival, "metric": self.metric, **at, **values, **self._test()}
 
     def _test(self) -> dict[str, Any]:
         return {"p": self.p, "p_holm": self.p_holm, "verdict": self.verdict}

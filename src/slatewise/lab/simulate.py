@@ -1,4 +1,4 @@
-"""Test users answer slates: five rounds of ten items, in the paper with a click on whatever they are known to like."""
+"""Test users react to slates: five rounds of ten items, in the paper with a click on all they are known to like."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -28,11 +28,11 @@ class Audience:
     attention: Attention = field(default_factory=Attention)
     tells_seen: bool = False
 
-    def evidence(self, answers: "Answers") -> Evidence:
-        """Return what a policy learns from answers."""
-        told = np.full(len(answers.clicks), self.tells_seen)
-        value = np.where(answers.clicks, 1.0, np.nan)
-        return self.attention.evidence(Reactions(answers.slates.items, value, answers.seen, told))
+    def evidence(self, outcome: "Outcome") -> Evidence:
+        """Return what a policy learns from what users did."""
+        told = np.full(len(outcome.clicks), self.tells_seen)
+        value = np.where(outcome.clicks, 1.0, np.nan)
+        return self.attention.evidence(Reactions(outcome.slates.items, value, outcome.seen, told))
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Answers:
+class Outcome:
     """Slates and, each (n_users, k), what users like of them, saw and clicked."""
 
     slates: Slates
@@ -56,7 +56,7 @@ class Answers:
 
 
 def simulate(policy: Policy, people: Dataset, session: Session | None = None, chunk: int | None = None) -> pl.DataFrame:
-    """Let every person of a data set answer a policy; return one flat record per shown item.
+    """Let every person of a data set react to a policy's slates; return one flat record per shown item.
 
     Columns: user, round, position, item, clicked, log_probability, diversity_gain; with an audience also liked and
     seen, which are otherwise the same as clicked and true. Users are worked on in chunks, bounded by memory; neither
@@ -65,7 +65,7 @@ def simulate(policy: Policy, people: Dataset, session: Session | None = None, ch
     session = session or Session()
     size = chunk or users_at_once(people.n_items)
     parts = [
-        _answer(policy, people, np.arange(start, min(start + size, people.n_users)), session)
+        _simulate_users(policy, people, np.arange(start, min(start + size, people.n_users)), session)
         for start in range(0, people.n_users, size)
     ]
     return pl.concat(parts)
@@ -76,7 +76,7 @@ def users_at_once(n_items: int) -> int:
     return min(MOST_USERS, max(1, CHUNK_CELLS // n_items))
 
 
-def _answer(policy: Policy, people: Dataset, users: NDArray[np.int64], session: Session) -> pl.DataFrame:
+def _simulate_users(policy: Policy, people: Dataset, users: NDArray[np.int64], session: Session) -> pl.DataFrame:
     """Run all rounds for one chunk of users."""
     liked, audience = _liked(people, users), session.audience or Audience()
     available = np.ones_like(liked)
@@ -88,7 +88,7 @@ def _answer(policy: Policy, people: Dataset, users: NDArray[np.int64], session: 
             slates = policy.select(state, available, k, Streams(session.seed, keys, step))
             is_liked = np.take_along_axis(liked, np.maximum(slates.items, 0), axis=1) & (slates.items >= 0)
             clicks, seen = audience.click_model(is_liked, Streams(session.seed, keys_of_clicks, step))
-            shown.append(Answers(slates, is_liked, seen, clicks))
+            shown.append(Outcome(slates, is_liked, seen, clicks))
             state = policy.update(state, audience.evidence(shown[-1]))
             _withdraw(available, slates.items)
     return _records(users, session, shown)
@@ -116,23 +116,23 @@ def _withdraw(available: NDArray[np.bool_], items: NDArray[np.int64]) -> None:
     available[users, items[users, positions]] = False
 
 
-def _records(users: NDArray[np.int64], session: Session, shown: list[Answers]) -> pl.DataFrame:
+def _records(users: NDArray[np.int64], session: Session, shown: list[Outcome]) -> pl.DataFrame:
     """Lay all slates out flat, by user, round and position; positions without an item leave no record."""
-    probability = _flat([answers.slates.probability for answers in shown])
+    probability = _flat([outcome.slates.probability for outcome in shown])
     rounds, positions = np.divmod(np.arange(session.rounds * session.k), session.k)
     frame = pl.DataFrame(
         {
             "user": np.repeat(users.astype(np.int32), len(rounds)),
             "round": np.tile(rounds.astype(np.int16), len(users)),
             "position": np.tile(positions.astype(np.int16), len(users)),
-            "item": _flat([answers.slates.items for answers in shown]).astype(np.int32),
-            "clicked": _flat([answers.clicks for answers in shown]),
+            "item": _flat([outcome.slates.items for outcome in shown]).astype(np.int32),
+            "clicked": _flat([outcome.clicks for outcome in shown]),
             "log_probability": np.log(np.maximum(probability, LEAST_PROBABILITY)).astype(np.float32),
-            "diversity_gain": _flat([answers.slates.diversity_gain for answers in shown]).astype(np.float32),
+            "diversity_gain": _flat([outcome.slates.diversity_gain for outcome in shown]).astype(np.float32),
         }
     )
     if session.audience is not None:
-        seen, liked = (_flat([getattr(answers, name) for answers in shown]) for name in ("seen", "liked"))
+        seen, liked = (_flat([getattr(outcome, name) for outcome in shown]) for name in ("seen", "liked"))
         frame = frame.with_columns(liked=pl.Series(liked), seen=pl.Series(seen))
     return frame.filter(pl.col("item") >= 0).with_columns(pl.col("log_probability").fill_nan(None))
 

@@ -351,11 +351,11 @@ class Calibrated:
         else:
             choice = choose(scores, rule, available, k)
         rates = self.items.base, self.current.deviation
-        said = self._said(*beliefs.like_moments(choice.items, self.items.features, rates), state["rounds"])
+        corrected = self._corrected(*beliefs.like_moments(choice.items, self.items.features, rates), state["rounds"])
         propensity = getattr(choice, "propensity", None)
-        return Slates(choice.items, *said, choice.variety, propensity, beliefs if len(choice.items) == 1 else None)
+        return Slates(choice.items, *corrected, choice.variety, propensity, beliefs if len(choice.items) == 1 else None)
 
-    def _said(self, probability: Floats, deviation: Floats, rounds: Integers) -> tuple[Floats, Floats]:
+    def _corrected(self, probability: Floats, deviation: Floats, rounds: Integers) -> tuple[Floats, Floats]:
         """Return probabilities and deviations (n_users, n) that make up for skips of little weight."""
         if self.skip_weight == 1.0:
             return probability, deviation

@@ -119,8 +119,8 @@ def fill_sums(members: Members, rows: Integers, tables: Floats, sums: Floats) ->
     for user in range(len(sums)):
         for number in range(rows.size):
             row, total = tables[user, rows[number]], 0.0
-            for place in range(starts[number], starts[number + 1]):
-                total += row[categories[place]]
+            for entry in range(starts[number], starts[number + 1]):
+                total += row[categories[entry]]
             sums[user, number] = total
 
 
@@ -131,9 +131,9 @@ def fill_pair_sums(members: Members, matrices: Floats, sums: Floats) -> None:
     for user in range(len(sums)):
         for number in range(starts.size - 1):
             total = 0.0
-            for place in range(starts[number], starts[number + 1]):
-                row = matrices[user, categories[place]]
-                total += row[categories[place]]
-                for before in range(starts[number], place):
+            for entry in range(starts[number], starts[number + 1]):
+                row = matrices[user, categories[entry]]
+                total += row[categories[entry]]
+                for before in range(starts[number], entry):
                     total += 2.0 * row[categories[before]]
             sums[user, number] = total

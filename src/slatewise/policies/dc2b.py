@@ -142,9 +142,9 @@ class Dc2b:
         """Return the probabilities before and after anything was learned, and what the draw of θ adds."""
         shown = self.at(items[None])
         first = belief.factor(self.belief_in(self.start(1))).logit_moments(shown)
-        crowd, now = (belief.click_probability(*moments)[0][0] for moments in (first, beliefs.logit_moments(shown)))
+        prior, now = (belief.click_probability(*moments)[0][0] for moments in (first, beliefs.logit_moments(shown)))
         drawn = beliefs.sample(random.normal(self.catalog.dim), self.temperature)
-        return ScoreTerms(crowd, now - crowd, sigmoid(shown[0] @ drawn[0]) - now)
+        return ScoreTerms(prior, now - prior, sigmoid(shown[0] @ drawn[0]) - now)
 
 
 def _weights(evidence: Evidence) -> Floats:

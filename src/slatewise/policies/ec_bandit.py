@@ -87,7 +87,9 @@ class EcBandit:
         self, shown: Floats, relevance: belief.Beliefs, examination: belief.Beliefs
     ) -> tuple[Floats, Floats]:
         """Return σ(x·m) of both parameters for shown items (n_users, k, dim)."""
-        relevant, examined = (np.matmul(shown, belief.mean(one)[:, :, None]) for one in (relevance, examination))
+        relevant, examined = (
+            np.matmul(shown, belief.mean(parameter)[:, :, None]) for parameter in (relevance, examination)
+        )
         return sigmoid(relevant[:, :, 0]), sigmoid(examined[:, :, 0])
 
     def update(self, state: State, evidence: Evidence) -> State:

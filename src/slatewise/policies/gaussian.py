@@ -74,16 +74,16 @@ class Gaussian:
         amounts = np.zeros_like(state["seen"])
         for user, seen in enumerate(state["seen"]):
             items = np.flatnonzero(seen > LEAST)
-            answers = state["liked"][user, items] / seen[items]
-            amounts[user, items] = self._conditioned(items, np.minimum(seen[items], 1.0), answers)
+            shares = state["liked"][user, items] / seen[items]
+            amounts[user, items] = self._conditioned(items, np.minimum(seen[items], 1.0), shares)
         add_weighted_rows(amounts, self.covariance, scores)
         return scores
 
-    def _conditioned(self, items: Integers, seen: Floats, answers: Floats) -> Floats:
-        """Return C[S, S]⁻¹ (y_S − μ_S) for answers to some items, each seen by so much."""
+    def _conditioned(self, items: Integers, seen: Floats, shares: Floats) -> Floats:
+        """Return C[S, S]⁻¹ (y_S − μ_S) for the liked shares y of some items, each seen by so much."""
         between = self.covariance[np.ix_(items, items)]
         between[np.diag_indices(len(items))] /= seen
-        return np.asarray(np.linalg.solve(between, answers - self.rates[items]))
+        return np.asarray(np.linalg.solve(between, shares - self.rates[items]))
 
     def select(self, state: State, available: Booleans | Available, k: int, random: Streams) -> Slates:
         """Choose by the conditional means, re-ranked for variety."""

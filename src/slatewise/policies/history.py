@@ -45,13 +45,13 @@ class ScoringPolicy(Protocol):
 
 def training_data(catalog: Catalog, part: str, policy: str) -> NDArray[Any]:
     """Return a part of the training data, or say what adds it to a catalog."""
-    found: NDArray[Any] | None = getattr(catalog, part)
-    if found is None:
+    data: NDArray[Any] | None = getattr(catalog, part)
+    if data is None:
         raise CatalogError(
             f"{policy} needs {TRAINING_DATA[part]}, which this catalog does not hold; "
             f"train it with `slatewise train --policy {policy}`, or use catalog.with_{part}(dataset)"
         )
-    return found
+    return data
 
 
 def require_scipy(policy: str) -> None:
@@ -93,8 +93,8 @@ def add_likes(_policy: object, state: State, evidence: Evidence) -> State:
 def added(sums: Floats, evidence: Evidence, amounts: Floats) -> Floats:
     """Return sums (n_users, n_items) with an amount (n_users, n) added for each item of the evidence."""
     result = sums.copy()
-    users, places = np.nonzero((evidence.items >= 0) & (amounts != 0.0))
-    np.add.at(result, (users, evidence.items[users, places]), amounts[users, places])
+    users, columns = np.nonzero((evidence.items >= 0) & (amounts != 0.0))
+    np.add.at(result, (users, evidence.items[users, columns]), amounts[users, columns])
     return result
 
 

@@ -31,15 +31,15 @@ def _thompson(beliefs: belief.Factored, vectors: Floats, exploration: float, ran
     theta = beliefs.mean
     if exploration > 0.0:
         theta = beliefs.sample(random.normal(vectors.shape[1]), exploration)
-    return np.asarray(np.array([vectors @ one for one in theta]))
+    return np.asarray(np.array([vectors @ drawn for drawn in theta]))
 
 
 def _upper_bound(beliefs: belief.Factored, vectors: Floats, exploration: float, random: Streams) -> Floats:
     """Return m·x + a √(xᵀΣx) (n_users, n_items)."""
     del random
-    logits = np.array([vectors @ one for one in beliefs.mean])
+    logits = np.array([vectors @ mean for mean in beliefs.mean])
     if exploration > 0.0:
-        spreads = [np.einsum("ij,ij->i", vectors @ one, vectors) for one in beliefs.covariance()]
+        spreads = [np.einsum("ij,ij->i", vectors @ covariance, vectors) for covariance in beliefs.covariance()]
         logits += exploration * np.sqrt(np.maximum(spreads, 0.0))
     return logits
 
@@ -55,8 +55,8 @@ EXPLORING: dict[str, Callable[[belief.Factored, Floats, float, Streams], Floats]
 class Logistic:
     """A click has log-odds o_i + θ·x_i, θ ~ N(0, vI), updated by equations (7) to (9) without the exposure term.
 
-    o_i are the crowd's log-odds and x_i = t_i / μ_i(1 − μ_i), the taste vectors of `dc2b-calibrated` as slopes of a
-    logit. v is `prior_variance`; `exploring` is `thompson` or `ucb`, and `exploration` how much of it.
+    o_i are the log-odds of the rates and x_i = t_i / μ_i(1 − μ_i), the taste vectors of `dc2b-calibrated` as slopes of
+    a logit. v is `prior_variance`; `exploring` is `thompson` or `ucb`, and `exploration` how much of it.
     """
 
     catalog: Catalog
@@ -86,7 +86,7 @@ class Logistic:
         return np.ascontiguousarray(slopes, dtype=np.float64)
 
     def start(self, n_users: int) -> State:
-        """Everyone begins with the crowd's taste; likes are counted for rules that look at their categories."""
+        """Everyone begins with the average taste; likes are counted for rules that look at their categories."""
         rank = self.vectors.shape[1]
         beliefs = belief.start(n_users, np.zeros(rank), self.prior_variance * np.eye(rank))
         liked = np.zeros((n_users, self.catalog.n_items))

@@ -120,11 +120,11 @@ class Policy(Protocol):
 class ScoreTerms:
     """What the score of each chosen item (k,) before variety is the sum of, in probability.
 
-    crowd: what somebody never seen would get; learned: what evidence about the user adds; explored: what a draw from
+    prior: what somebody never seen would get; learned: what evidence about the user adds; explored: what a draw from
     what is uncertain, or a bound above it, adds; is_drawn: whether each place was drawn at random, not only by score.
     """
 
-    crowd: Floats
+    prior: Floats
     learned: Floats
     explored: Floats
     is_drawn: bool = False

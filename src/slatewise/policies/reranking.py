@@ -72,16 +72,16 @@ class Reranker:
         return sizes, np.searchsorted(sizes, self.shares.max(axis=1, initial=0.0))
 
     @cached_property
-    def crowd(self) -> Floats:
+    def category_popularity(self) -> Floats:
         """The categories of what all users like, as shares (n_categories,)."""
         rates = sigmoid(self.catalog.log_odds)
         return np.asarray(rates @ self.shares[self.sets.of_item] / rates.sum())
 
     def profile(self, state: State) -> Floats:
-        """Return the categories of what each user liked, as shares (n_users, n_categories); the crowd is one like."""
+        """Return the categories of what each user liked, as shares (n_users, n_categories); popularity is one like."""
         liked = np.maximum(state["liked"], 0.0)
         total = liked.sum(axis=1, keepdims=True) + 1.0
-        return np.asarray((liked @ self.shares[self.sets.of_item] + self.crowd) / total)
+        return np.asarray((liked @ self.shares[self.sets.of_item] + self.category_popularity) / total)
 
     def choose(self, scores: Floats, state: State, available: Booleans | Available, k: int) -> Choice:
         """Choose k items by scores (n_users, n_items) and variety; who gets no variety gets the best scores."""

@@ -84,24 +84,26 @@ def regress_columns(gram: Floats, nearest: Integers, penalties: tuple[float, flo
     number = len(nearest)
     inner, left, solution = np.empty((number, number)), np.empty(number), np.empty(number)
     for target in range(len(gram)):
-        for one in range(number):
-            left[one], solution[one] = gram[nearest[one, target], target], 0.0
+        for neighbor in range(number):
+            left[neighbor], solution[neighbor] = gram[nearest[neighbor, target], target], 0.0
             for other in range(number):
-                inner[one, other] = gram[nearest[one, target], nearest[other, target]]
+                inner[neighbor, other] = gram[nearest[neighbor, target], nearest[other, target]]
         for _ in range(SWEEPS):
             largest = 0.0
-            for one in range(number):
-                old = solution[one]
-                if left[one] + inner[one, one] * old <= lasso and old == 0.0:
+            for neighbor in range(number):
+                old = solution[neighbor]
+                if left[neighbor] + inner[neighbor, neighbor] * old <= lasso and old == 0.0:
                     continue
-                new = max(0.0, left[one] + inner[one, one] * old - lasso) / (inner[one, one] + ridge)
+                new = max(0.0, left[neighbor] + inner[neighbor, neighbor] * old - lasso) / (
+                    inner[neighbor, neighbor] + ridge
+                )
                 change = new - old
                 if change != 0.0:
-                    solution[one] = new
+                    solution[neighbor] = new
                     largest = max(largest, abs(change))
                     for other in range(number):
-                        left[other] -= change * inner[other, one]
+                        left[other] -= change * inner[other, neighbor]
             if largest <= TOLERANCE:
                 break
-        for one in range(number):
-            weights[nearest[one, target], target] = solution[one]
+        for neighbor in range(number):
+            weights[nearest[neighbor, target], target] = solution[neighbor]

@@ -56,7 +56,7 @@ class Topics:
 
 
 def start_regression(policy: "Lsb | CascadeLsb", n_users: int) -> State:
-    """Ridge regression around θ = 1, with which the first slate covers what the crowd likes."""
+    """Ridge regression around θ = 1, with which the first slate covers what is popular."""
     n_topics = policy.topics.shares.shape[1]
     return {
         "gram": np.tile(policy.ridge * np.eye(n_topics), (n_users, 1, 1)),

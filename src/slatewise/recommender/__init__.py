@@ -875,7 +875,7 @@ class Recommender:
         expired, portions = self.expired_slates(), list[Portion]()
         while limit > 0:
             portions.append(expired.close_portion(min(limit, PORTION)))
-            limit = limit - PORTION if portions[-1].found == PORTION else 0
+            limit = limit - PORTION if portions[-1].expired == PORTION else 0
         for error in (error for portion in portions for error in portion.errors):
             raise error
         return sum(portion.closed for portion in portions)
@@ -1023,8 +1023,8 @@ class Recommender:
         [True, True]
         """
         served = self._serving.served
-        found = self.store.read(lambda transaction: item_details(served.items, transaction, items))
-        return [replace(one, rate=served.rate(one.id)) for one in found]
+        details = self.store.read(lambda transaction: item_details(served.items, transaction, items))
+        return [replace(item, rate=served.rate(item.id)) for item in details]
 
     @property
     def snapshot(self) -> ItemSnapshot:

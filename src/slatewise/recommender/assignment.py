@@ -92,8 +92,8 @@ class Experiment:
     def totals(self, everything: list[PolicyTotals]) -> list[PolicyTotals]:
         """Return the totals of this experiment by policy."""
         ending = f"@{self.name}"
-        own = [one for one in everything if one.policy.endswith(ending)]
-        return [replace(one, policy=one.policy.removesuffix(ending)) for one in own]
+        own = [counted for counted in everything if counted.policy.endswith(ending)]
+        return [replace(counted, policy=counted.policy.removesuffix(ending)) for counted in own]
 
     def in_history(
         self, kept: FitRecord | None, now: float, halted: bool | None = None

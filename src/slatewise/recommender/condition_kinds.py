@@ -42,7 +42,7 @@ def mixes_kinds(frame: pl.DataFrame, expression: pl.Expr) -> bool:
         part = stack.pop()
         inputs = part.meta.pop()[::-1]
         compare = _comparison(expression_tree(part)) if inputs else None
-        if compare is not None and not compare([_dtype(empty, one) for one in inputs]):
+        if compare is not None and not compare([_dtype(empty, operand) for operand in inputs]):
             return True
         stack += inputs
     return False

@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from slatewise.recommender.condition_kinds import expression_tree, kind_and_example, mixes_kinds
-from slatewise.recommender.condition_places import Token, failing_part, mixed_list, syntax_place
+from slatewise.recommender.condition_positions import Token, failing_part, mixed_list, syntax_position
 from slatewise.recommender.types import MAX_CONDITION, RequestError
 
 MAX_DEPTH = 30
@@ -60,14 +60,16 @@ def parse_condition(text: str, attributes: Collection[str]) -> pl.Expr:
     try:
         expression = pl.sql_expr(text)
     except pl.exceptions.PolarsError as error:
-        place = syntax_place(tokens, len(text.rstrip()))
-        raise _refused(place, "it cannot be read as one condition in SQL; check operators and parentheses") from error
+        position = syntax_position(tokens, len(text.rstrip()))
+        raise _refused(
+            position, "it cannot be read as one condition in SQL; check operators and parentheses"
+        ) from error
     for kind, content, depth in _parts(_tree(expression, tokens)):
         if depth > MAX_DEPTH:
             raise _too_deep(tokens)
         if not _is_allowed(kind, content, attributes):
-            place = syntax_place(tokens, len(text.rstrip()))
-            raise _refused(place, f"{kind} cannot be part of a condition; compare attributes with constants")
+            position = syntax_position(tokens, len(text.rstrip()))
+            raise _refused(position, f"{kind} cannot be part of a condition; compare attributes with constants")
     return expression
 
 
@@ -79,20 +81,20 @@ def matching(frame: pl.DataFrame, text: str) -> NDArray[np.bool_]:
     """
     expression, tokens = parse_condition(text, frame.columns), _tokens(text, frame.columns)
     try:
-        found, problem = frame.select(met=expression)["met"], MIXED if mixes_kinds(frame, expression) else ""
+        is_met, problem = frame.select(met=expression)["met"], MIXED if mixes_kinds(frame, expression) else ""
     except pl.exceptions.PolarsError as error:
-        found, problem = pl.Series(), _first_line(error)
+        is_met, problem = pl.Series(), _first_line(error)
     if problem:
-        place, name = failing_part(frame, expression, tokens)
-        raise _refused(place, problem if name is None else _advice(name, frame[name].dtype))
+        position, name = failing_part(frame, expression, tokens)
+        raise _refused(position, problem if name is None else _advice(name, frame[name].dtype))
     wrong = mixed_list(tokens)
     if wrong is not None:
         raise _refused(wrong, MIXED)
-    if found.dtype != pl.Boolean:
+    if is_met.dtype != pl.Boolean:
         raise _refused(
-            0, f"a condition must be true or false, and this is {kind_and_example(found.dtype)[0]}; compare it"
+            0, f"a condition must be true or false, and this is {kind_and_example(is_met.dtype)[0]}; compare it"
         )
-    values = found.fill_null(value=False).to_numpy()
+    values = is_met.fill_null(value=False).to_numpy()
     return np.broadcast_to(values, len(frame)) if len(values) == 1 else np.asarray(values)
 
 
@@ -104,35 +106,37 @@ def _advice(name: str, dtype: pl.DataType) -> str:
 
 def _tokens(text: str, attributes: Collection[str]) -> list[Token]:
     """Return the words and signs of a condition; refuse those that are on no list, and point at the first."""
-    tokens, place, depth = list[Token](), 0, 0
-    while place < len(text):
-        token = TOKEN.match(text, place)
+    tokens, position, depth = list[Token](), 0, 0
+    while position < len(text):
+        token = TOKEN.match(text, position)
         if token is None:
-            raise _refused(place, "this sign cannot be part of a condition, or is not closed")
+            raise _refused(position, "this sign cannot be part of a condition, or is not closed")
         name = token["quoted"] or token["word"]
         if name is not None:
-            _check_word(place, name, token["quoted"] is not None, attributes)
+            _check_word(position, name, token["quoted"] is not None, attributes)
             if name.casefold() == "from" and token["word"] and (not tokens or tokens[-1].text != "distinct"):
-                raise _refused(place, "a condition has no FROM; it is about the attributes of one item")
+                raise _refused(position, "a condition has no FROM; it is about the attributes of one item")
         if not token[0].isspace():
-            tokens.append(Token(place, token[0].casefold(), name if name in attributes else None))
+            tokens.append(Token(position, token[0].casefold(), name if name in attributes else None))
             depth += (token[0] == "(") - (token[0] == ")")
         if depth > MAX_DEPTH:
-            raise _refused(place, TOO_DEEP)
-        place = token.end()
+            raise _refused(position, TOO_DEEP)
+        position = token.end()
     return tokens
 
 
-def _check_word(place: int, name: str, is_quoted: bool, attributes: Collection[str]) -> None:
+def _check_word(position: int, name: str, is_quoted: bool, attributes: Collection[str]) -> None:
     word = "" if is_quoted else name.casefold()
     if word in RESERVED:
         raise _refused(
-            place, "this word cannot be part of a condition; put the name of an attribute into double quotes"
+            position, "this word cannot be part of a condition; put the name of an attribute into double quotes"
         )
     if name not in attributes and word not in KEYWORDS | FUNCTIONS:
         known = ", ".join(sorted(attributes)[:LISTED]) or "none"
         functions = ", ".join(sorted(FUNCTIONS))
-        raise _refused(place, f"there is no such attribute or function; items have {known}; functions are {functions}")
+        raise _refused(
+            position, f"there is no such attribute or function; items have {known}; functions are {functions}"
+        )
 
 
 def _tree(expression: pl.Expr, tokens: Sequence[Token]) -> Any:
@@ -177,12 +181,12 @@ def _is_allowed(kind: str, content: Any, attributes: Collection[str]) -> bool:
 
 def _too_deep(tokens: Sequence[Token]) -> RequestError:
     """Point at the first word or sign beyond the depth; each level takes one at least."""
-    place = tokens[min(MAX_DEPTH, len(tokens) - 1)].place
-    return _refused(place, TOO_DEEP)
+    position = tokens[min(MAX_DEPTH, len(tokens) - 1)].position
+    return _refused(position, TOO_DEEP)
 
 
-def _refused(place: int, reason: str) -> RequestError:
-    return RequestError(f"at character {place + 1}: {reason}")
+def _refused(position: int, reason: str) -> RequestError:
+    return RequestError(f"at character {position + 1}: {reason}")
 
 
 def _first_line(error: Exception) -> str:

@@ -65,7 +65,7 @@ def select_by_rules(
     if rules.boost and hasattr(policy, "with_boost"):
         policy = policy.with_boost(attributes.factors(rules.boost))
     elif rules.boost:
-        unmet = tuple(UnmetRule("boost", place, "the policy cannot do it") for place in range(len(rules.boost)))
+        unmet = tuple(UnmetRule("boost", position, "the policy cannot do it") for position in range(len(rules.boost)))
     slates, more = choose_by_rules(
         lambda available, k: policy.select(state, available, k, random), question, attributes
     )
@@ -123,13 +123,13 @@ class Limits:
 
     def forbidden(self, before: Sequence[int], item: int) -> list[Integers]:
         """Return the items that share a value with this one, if as many as allowed have it already."""
-        found = []
+        excluded = []
         for rule in self.rules.at_most:
             for group in self.attributes.groups_of(item, rule.per):
                 others = (self.attributes.groups_of(other, rule.per) for other in (*self.pinned, *before))
                 if sum(group in groups for groups in others) >= rule.n:
-                    found.append(self.attributes.members(rule.per, group))
-        return found
+                    excluded.append(self.attributes.members(rule.per, group))
+        return excluded
 
     def wanted(self, before: Sequence[int], available: Available, n_left: int) -> Booleans | None:
         """Return the items after which at_least can be met as far as before them; None: any item will do."""
@@ -149,9 +149,11 @@ class Limits:
         lacking = [rule.n - self._count(rule.where, chosen) for rule in self.rules.at_least]
         excess = [self._excess(rule, [*self.pinned, *chosen]) for rule in self.rules.at_most]
         unmet = [
-            UnmetRule("at_most", place, f"{n} too many, because of pins") for place, n in enumerate(excess) if n > 0
+            UnmetRule("at_most", position, f"{n} too many, because of pins")
+            for position, n in enumerate(excess)
+            if n > 0
         ]
-        unmet += [UnmetRule("at_least", place, f"{n} too few") for place, n in enumerate(lacking) if n > 0]
+        unmet += [UnmetRule("at_least", position, f"{n} too few") for position, n in enumerate(lacking) if n > 0]
         if self.rules.min_probability is not None and np.isnan(slates.probability).any():
             unmet.append(UnmetRule("min_probability", 0, "the policy has no belief about probabilities"))
         return unmet
@@ -188,7 +190,7 @@ def _within_limits(select: Select, available: Available, k: int, limits: Limits)
     length, kept = chosen().items.shape[1], list[AtLeast]()
     for rule in limits.rules.at_least:
         smaller = [replace(rule, n=n) for n in range(1, min(rule.n, k + len(limits.pinned)) + 1)]
-        n = bisect_left(smaller, True, key=lambda one: chosen(*kept, one).items.shape[1] < length)
+        n = bisect_left(smaller, True, key=lambda last: chosen(*kept, last).items.shape[1] < length)
         kept += smaller[n - 1 : n] if n else []
     return chosen(*kept)
 
@@ -257,8 +259,8 @@ def _with_pins(slates: Slates, pins: Slates, places: Sequence[int]) -> Slates:
 def _unmet_pins(question: Question, pinned: Sequence[int]) -> list[UnmetRule]:
     """Return the pins that are not on the slate."""
     return [
-        UnmetRule("pin", place, NOT_PINNED.get(number, f"the slate has {counted(question.k, 'place')}"))
-        for place, number in enumerate(question.pinned)
+        UnmetRule("pin", position, NOT_PINNED.get(number, f"the slate has {counted(question.k, 'place')}"))
+        for position, number in enumerate(question.pinned)
         if number not in pinned
     ]
 

@@ -70,10 +70,10 @@ def compare_in_experiment(
 ) -> list[PolicyResult]:
     """Compare policies by all that was counted, or by what was counted in a named experiment."""
     if experiment is None:
-        return compare_policies([one for one in totals if "@" not in one.policy], shares)
+        return compare_policies([counted for counted in totals if "@" not in counted.policy], shares)
     results = compare_policies(experiment.totals(totals), shares, experiment.effect, experiment.control)
     slates = {result.policy: result.slates for result in results}
-    return [_in_experiment(one, experiment, slates.get(experiment.control or "", 0), now) for one in results]
+    return [_in_experiment(result, experiment, slates.get(experiment.control or "", 0), now) for result in results]
 
 
 def _in_experiment(result: PolicyResult, experiment: Experiment, of_control: int, now: float) -> PolicyResult:
@@ -110,18 +110,18 @@ def _compared(
     """Add the difference to the control, and what it means."""
     if result is control:
         return replace(result, control=control.policy, effect=effect, verdict="the control")
-    said = replace(result, control=control.policy, effect=effect)
+    compared = replace(result, control=control.policy, effect=effect)
     if result.click_rate.value is None or control.click_rate.value is None:
-        return replace(said, verdict="nothing to compare yet")
+        return replace(compared, verdict="nothing to compare yet")
     if min(result.users, control.users) < FEWEST_USERS:
         words = f"{TOO_EARLY}: {FEWEST_USERS} users of each policy are needed"
         value = result.click_rate.value - control.click_rate.value
-        return replace(said, difference=Interval(value, None, None), verdict=words)
-    found = between(_group(by_name[result.policy]), _group(by_name[control.policy]), effect)
-    interval = Interval(found.value, max(-1.0, found.low), min(1.0, found.high))
-    missing = max(0.0, information_needed(effect) * found.error**2 - 1.0) * (result.slates + control.slates)
-    words = _verdict(found.low, found.high, said, math.ceil(missing))
-    return replace(said, difference=interval, slates_needed=math.ceil(missing), verdict=words)
+        return replace(compared, difference=Interval(value, None, None), verdict=words)
+    estimate = between(_group(by_name[result.policy]), _group(by_name[control.policy]), effect)
+    interval = Interval(estimate.value, max(-1.0, estimate.low), min(1.0, estimate.high))
+    missing = max(0.0, information_needed(effect) * estimate.error**2 - 1.0) * (result.slates + control.slates)
+    words = _verdict(estimate.low, estimate.high, compared, math.ceil(missing))
+    return replace(compared, difference=interval, slates_needed=math.ceil(missing), verdict=words)
 
 
 def _verdict(low: float, high: float, result: PolicyResult, missing: int) -> str:

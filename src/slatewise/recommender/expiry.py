@@ -18,7 +18,7 @@ MOST_COUNTED = 1_000
 class Portion:
     """What became of a portion of the expired slates; those that could not be closed are still open."""
 
-    found: int
+    expired: int
     closed: int
     errors: tuple[Exception, ...]
 

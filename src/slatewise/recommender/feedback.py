@@ -70,15 +70,15 @@ class FeedbackEvent:
     def record(self, slate: SlateRecord, at: float) -> FeedbackRecord:
         """Return the event as the log keeps it; without an id it gets one that is made from its content."""
         seen = slate.items[: self.seen] if isinstance(self.seen, int) else self.seen
-        said = {name: getattr(self, name) for name in ("clicked", "retracted", "final", "values", "disliked")}
-        record = FeedbackRecord(self.event_id or "", slate.slate_id, slate.user, received_at=at, seen=seen, **said)  # type: ignore[arg-type]
+        reactions = {name: getattr(self, name) for name in ("clicked", "retracted", "final", "values", "disliked")}
+        record = FeedbackRecord(self.event_id or "", slate.slate_id, slate.user, received_at=at, seen=seen, **reactions)  # type: ignore[arg-type]
         return record if self.event_id else replace(record, event_id=content_id(record))
 
 
 def content_id(record: FeedbackRecord) -> str:
     """Return an id for what an event says, whatever the order of its items."""
     lists = (record.clicked, record.retracted, record.seen, record.values, record.disliked)
-    ordered = [None if one is None else sorted(one, key=repr) for one in lists]
+    ordered = [None if items is None else sorted(items, key=repr) for items in lists]
     content = json.dumps([record.slate_id, record.final, *ordered])
     return "content-" + hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
@@ -96,7 +96,7 @@ def record_feedback(
     if earlier is not None:
         return _duplicate(slate, earlier)
     _check_items(record, slate)
-    if any(one.event_id == record.event_id for one in known):
+    if any(other.event_id == record.event_id for other in known):
         record = replace(record, event_id=f"{record.event_id}-{len(known)}")
     profile = serving.current_profile(user)
     before = _logged(serving, profile, slate, known)
@@ -140,7 +140,7 @@ def _logged(
     pending = None if profile is None else profile.pending_slate(slate.slate_id)
     if pending is not None:
         return pending
-    tally = Tally.of(one for one in known if one.slate_id == slate.slate_id)
+    tally = Tally.of(event for event in known if event.slate_id == slate.slate_id)
     return LoggedSlate(slate, serving.served.numbers(slate.items), tally)
 
 
@@ -165,7 +165,7 @@ def _locked_slate(transaction: Transaction, event: FeedbackEvent) -> tuple[Slate
 
 def _event_with_id(record: FeedbackRecord, known: Sequence[FeedbackRecord]) -> FeedbackRecord | None:
     """Return the event that has the same id; if it says something else, that is an error."""
-    earlier = next((one for one in known if one.event_id == record.event_id), None)
+    earlier = next((event for event in known if event.event_id == record.event_id), None)
     if earlier is not None and not earlier.has_same_content(record):
         raise ConflictError("this event_id was used before with different content; resend an event unchanged")
     return earlier
@@ -176,9 +176,9 @@ def _same_event(record: FeedbackRecord, known: Sequence[FeedbackRecord]) -> Feed
 
     An event without reactions is compared with others without any.
     """
-    for one in reversed(known):
-        if one.reacted & record.reacted or not (one.reacted or record.reacted):
-            return one if one.has_same_content(record) else None
+    for earlier in reversed(known):
+        if earlier.reacted & record.reacted or not (earlier.reacted or record.reacted):
+            return earlier if earlier.has_same_content(record) else None
     return None
 
 

@@ -63,8 +63,8 @@ def _record(transaction: Transaction, events: Sequence[Event], now: float) -> in
     for key, event in new.items():
         at = time_of_arrival if event.at is None else min(event.at, time_of_arrival)
         position = transaction.position_at(user.user, at) if user.n_slates else 0
-        said = (event.item, event.kind, event.value)
-        transaction.add_event(EventRecord(key, user.user, *said, at, time_of_arrival, position))
+        content = (event.item, event.kind, event.value)
+        transaction.add_event(EventRecord(key, user.user, *content, at, time_of_arrival, position))
         time_of_arrival += CLOCK_STEP
     transaction.discard_belief(user.user)
     transaction.save_user(replace(user, version=new_version(), updated_at=time_of_arrival))
@@ -76,9 +76,9 @@ def _unknown(transaction: Transaction, events: Sequence[Event]) -> dict[str, Eve
     user, new = events[0].user, dict[str, Event]()
     known = {event.event_id: (event.item, event.kind, event.value) for event in transaction.events_of(user)}
     for event in events:
-        key, said = event.event_id or event.content_id(), (event.item, event.kind, event.value)
+        key, content = event.event_id or event.content_id(), (event.item, event.kind, event.value)
         if key not in known:
             new[key] = event
-        if known.setdefault(key, said) != said:
+        if known.setdefault(key, content) != content:
             raise ConflictError(f"event_id {key!r} of user {user!r} was used before for something else")
     return new

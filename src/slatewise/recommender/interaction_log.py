@@ -74,7 +74,9 @@ def _read_user(transaction: Transaction, user: str) -> tuple[UserRecord, LogTail
 
 def _add_person(builder: LogBuilder, rules: LearningRules, log: LogTail) -> None:
     """Add the steps of a person in the order of learning: events with position n before slate n."""
-    told = [one for one in log.numbered_slates(builder.number) if one.record.status == CLOSED and one.tally.n_events]
+    told = [
+        slate for slate in log.numbered_slates(builder.number) if slate.record.status == CLOSED and slate.tally.n_events
+    ]
     about_items = [event for event in standing(log.events) if rules.about(event.kind) == ITEM]
     events = sorted(about_items, key=lambda event: (event.position, event.at, event.event_id))
     done = 0

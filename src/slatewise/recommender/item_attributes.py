@@ -69,9 +69,11 @@ class ItemAttributes:
         """
         boosts, at_least = rules.boost[len(checked.boost) :], rules.at_least[len(checked.at_least) :]
         conditions = [("filter", condition) for condition in rules.filters[len(checked.filters) :]]
-        conditions += [(f"boost/{place}/where", rule.where) for place, rule in enumerate(boosts)]
-        conditions += [(f"at_least/{place}/where", rule.where) for place, rule in enumerate(at_least)]
-        counted = [(f"at_most/{place}/per", one.per) for place, one in enumerate(rules.at_most[len(checked.at_most) :])]
+        conditions += [(f"boost/{position}/where", rule.where) for position, rule in enumerate(boosts)]
+        conditions += [(f"at_least/{position}/where", rule.where) for position, rule in enumerate(at_least)]
+        counted = [
+            (f"at_most/{position}/per", rule.per) for position, rule in enumerate(rules.at_most[len(checked.at_most) :])
+        ]
         for look_up, named in ((self.select, conditions), (self._values, counted)):
             for where, text in named:
                 try:

@@ -68,32 +68,34 @@ FIELDS = ("title", "categories", "attributes", "vector", "available", "published
 
 def as_items(given: Iterable[Item | Mapping[str, Any]]) -> list[Item]:
     """Return items, which may be given as plain data, as in JSON; say which one is none."""
-    return [one if isinstance(one, Item) else _as_item(place, one) for place, one in enumerate(given)]
+    return [item if isinstance(item, Item) else _as_item(position, item) for position, item in enumerate(given)]
 
 
-def _as_item(place: int, given: Mapping[str, Any]) -> Item:
+def _as_item(position: int, given: Mapping[str, Any]) -> Item:
     if not isinstance(given, Mapping) or "id" not in given or not given.keys() <= {"id", *FIELDS}:
         names = ", ".join(FIELDS)
-        raise RuleError(f"items/{place}", f"an item is an Item, or a dict of id and perhaps {names}, and nothing else")
+        raise RuleError(
+            f"items/{position}", f"an item is an Item, or a dict of id and perhaps {names}, and nothing else"
+        )
     try:
         return Item(**given)
     except RequestError as error:
-        raise RuleError(f"items/{place}", str(error)) from error
+        raise RuleError(f"items/{position}", str(error)) from error
 
 
 def check_items(snapshot: ItemSnapshot, items: Sequence[Item]) -> None:
     """Refuse items that are given twice, or do not fit the catalog or the attributes of others, and say which."""
     first = dict[ItemId, int]()
-    for place, item in enumerate(items):
-        if first.setdefault(item.id, place) != place:
+    for position, item in enumerate(items):
+        if first.setdefault(item.id, position) != position:
             raise RuleError(
-                f"items/{place}/id", f"the item at position {first[item.id]} is the same; send each item once"
+                f"items/{position}/id", f"the item at position {first[item.id]} is the same; send each item once"
             )
         try:
             check_id_type(snapshot, item.id)
             _check_vector(snapshot, item.vector)
         except RequestError as error:
-            raise RuleError(f"items/{place}", str(error)) from error
+            raise RuleError(f"items/{position}", str(error)) from error
     _check_kinds(snapshot, items)
 
 
@@ -108,16 +110,16 @@ def check_item(snapshot: ItemSnapshot, item: Item) -> None:
 def _check_kinds(snapshot: ItemSnapshot, items: Sequence[Item]) -> None:
     """Refuse an attribute whose kind is not that of the items before it, or of the items that stay as they are."""
     ids = [item.id for item in items]
-    found = dict[str, str]()
-    for place, item in enumerate(items):
+    kinds = dict[str, str]()
+    for position, item in enumerate(items):
         for name, value in item.attributes.items():
             kind, known = kind_of(value), snapshot.kinds.get(name)
-            if name not in found and known not in (None, kind) and snapshot.uses(name, known, ids):
-                found[name] = known
-            wanted = found.setdefault(name, kind)
+            if name not in kinds and known not in (None, kind) and snapshot.uses(name, known, ids):
+                kinds[name] = known
+            wanted = kinds.setdefault(name, kind)
             if kind != wanted:
                 raise RuleError(
-                    f"items/{place}/attributes/{name}",
+                    f"items/{position}/attributes/{name}",
                     f"attribute {name} of other items is a {wanted}, not a {kind}; send a {wanted}",
                 )
 
@@ -160,7 +162,7 @@ def withdraw_items(snapshot: ItemSnapshot, transaction: Transaction, items: Sequ
     """Make items unavailable; all of them or, if one is unknown, none."""
     transaction.lock(WRITER_OF_ITEMS)
     known = [_known(snapshot, transaction, item) for item in items]
-    return transaction.put_items([one._replace(available=False, updated_at=at) for one in known])
+    return transaction.put_items([record._replace(available=False, updated_at=at) for record in known])
 
 
 def item_details(snapshot: ItemSnapshot, transaction: Transaction, items: Iterable[ItemId]) -> list[ItemDetails]:

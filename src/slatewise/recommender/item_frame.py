@@ -69,16 +69,16 @@ def item_frame(items: Items) -> pl.DataFrame:
 def changed_frame(frame: pl.DataFrame, items: Items, changed: Sequence[int]) -> pl.DataFrame:
     """Return the frame after a change of some items, and with new ones at its end."""
     numbers, fresh = np.array(changed, dtype=np.int64), _rows(items, changed)
-    parts, place = list[pl.DataFrame](), 0
+    parts, done = list[pl.DataFrame](), 0
     for part in np.unique(numbers // PART).tolist():
         start, end = part * PART, min((part + 1) * PART, items.catalog.n_items)
         old, is_inside = frame.slice(start, end - start), numbers // PART == part
         rows = np.arange(end - start)
         rows[numbers[is_inside] - start] = len(old) + np.arange(is_inside.sum())
         mixed = pl.concat([old, fresh.filter(is_inside)], how="diagonal")
-        parts += [frame.slice(place, start - place), mixed[rows]]
-        place = end
-    return pl.concat([*parts, frame.slice(place)], how="diagonal")
+        parts += [frame.slice(done, start - done), mixed[rows]]
+        done = end
+    return pl.concat([*parts, frame.slice(done)], how="diagonal")
 
 
 def _rows(items: Items, numbers: Sequence[int]) -> pl.DataFrame:
@@ -107,12 +107,12 @@ def _take(values: Sequence[Entry], numbers: Sequence[int]) -> list[Entry]:
 
 def _categories(catalog: Catalog, rows: NDArray[np.int64]) -> pl.Series:
     """Return the categories of some items, each a list of names."""
-    places, columns = np.nonzero(catalog.categories[rows])
+    positions, columns = np.nonzero(catalog.categories[rows])
     names = pl.Series("names", catalog.category_names, pl.String)[columns]
-    lists = pl.DataFrame({"row": places, "names": names}).group_by("row", maintain_order=True).agg("names")
+    lists = pl.DataFrame({"row": positions, "names": names}).group_by("row", maintain_order=True).agg("names")
     everything = pl.DataFrame({"row": np.arange(len(rows))})
-    found = everything.join(lists, on="row", how="left", maintain_order="left")["names"]
-    return found.fill_null(pl.Series([[]], dtype=TYPES[LIST]))
+    joined = everything.join(lists, on="row", how="left", maintain_order="left")["names"]
+    return joined.fill_null(pl.Series([[]], dtype=TYPES[LIST]))
 
 
 def _attributes(texts: list[str], kinds: dict[str, str]) -> dict[str, pl.Series]:

@@ -58,8 +58,8 @@ class UntrainedItems:
             return False
         if version > self.version:
             return True
-        places = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
-        return bool(((self.hashes[places] == hashes) & (self.versions[places] > version)).any())
+        positions = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
+        return bool(((self.hashes[positions] == hashes) & (self.versions[positions] > version)).any())
 
     def with_items(self, records: Sequence[ItemRecord]) -> "UntrainedItems":
         """Return these and others, or others in their place."""
@@ -143,23 +143,29 @@ class ItemSnapshot:
         """
         ids = [catalog_id(self.catalog, record.item) for record in records]
         fitting = [(item, record) for item, record in zip(ids, records, strict=True) if item is not None]
-        contents = [ItemContent(item, one.title, one.categories, one.vector) for item, one in fitting]
+        contents = [ItemContent(item, record.title, record.categories, record.vector) for item, record in fitting]
         catalog = with_content(self.catalog, contents, table.categories)
         rows = catalog.item_ids.find_all([item for item, _ in fitting])
         numbers = rows.tolist()
         kept = [record for _, record in fitting]
         is_untrained = [number >= self.untrained.n_trained for number in numbers]
-        texts = {number: _text(one) for number, one in zip(numbers, kept, strict=True)}
-        found = [pair for number, one in zip(numbers, kept, strict=True) for pair in self._new_kinds(number, one)]
-        kinds = self.kinds | dict(found)
-        mixed = {name for name, kind in {*self.kinds.items(), *found} if kinds[name] != kind}
+        texts = {number: _text(record) for number, record in zip(numbers, kept, strict=True)}
+        new_kinds = [
+            pair for number, record in zip(numbers, kept, strict=True) for pair in self._new_kinds(number, record)
+        ]
+        kinds = self.kinds | dict(new_kinds)
+        mixed = {name for name, kind in {*self.kinds.items(), *new_kinds} if kinds[name] != kind}
         changed = replace(
             self,
             catalog=catalog,
-            available=with_rows(self.available, catalog.n_items, rows, np.array([one.available for one in kept])),
-            published_at=with_rows(self.published_at, catalog.n_items, rows, np.array([_time(one) for one in kept])),
+            available=with_rows(self.available, catalog.n_items, rows, np.array([record.available for record in kept])),
+            published_at=with_rows(
+                self.published_at, catalog.n_items, rows, np.array([_time(record) for record in kept])
+            ),
             attributes=self.attributes.with_changes(texts),
-            untrained=self.untrained.with_items([one for one, new in zip(kept, is_untrained, strict=True) if new]),
+            untrained=self.untrained.with_items(
+                [record for record, new in zip(kept, is_untrained, strict=True) if new]
+            ),
             version=table.version,
             kinds=kinds,
             mixed=self.mixed | mixed,

@@ -91,7 +91,7 @@ class Tally:
         """Return whether two tallies of a slate teach the same."""
         if not self.n_events or not other.n_events or (self.seen is None) != (other.seen is None):
             return self.n_events == other.n_events
-        told = [[(str(one.value(item)), one.is_seen(item)) for item in items] for one in (self, other)]
+        told = [[(str(tally.value(item)), tally.is_seen(item)) for item in items] for tally in (self, other)]
         return told[0] == told[1]
 
     def is_seen(self, item: ItemId) -> bool:
@@ -99,7 +99,7 @@ class Tally:
         return self.seen is None or item in self.seen or item in self.mentioned
 
 
-NOTHING_SAID = Tally()
+NO_FEEDBACK = Tally()
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ class LoggedSlate:
 
     record: SlateRecord
     numbers: Integers
-    tally: Tally = NOTHING_SAID
+    tally: Tally = NO_FEEDBACK
     explained: Sequence[float] | None = None
 
     @cached_property
@@ -185,13 +185,13 @@ def reactions_to(slates: Sequence[LoggedSlate], items: Integers) -> Reactions:
 
 def evidence_of(slates: Sequence[LoggedSlate], policy: ServedPolicy) -> list[Evidence | None]:
     """Return what each slate teaches, all slates of one size at once; None if nobody said anything about it."""
-    found: dict[str, Evidence] = {}
+    evidence: dict[str, Evidence] = {}
     for same in by_size(slate for slate in slates if slate.tally.n_events).values():
         numbers = np.array([slate.numbers for slate in same])
         taught = policy.rules.attention.evidence(reactions_to(same, numbers))
         rows = zip(*(array[:, None] for array in taught.arrays), strict=True)
-        found |= {slate.record.slate_id: Evidence(*row) for slate, row in zip(same, rows, strict=True)}
-    return [found.get(slate.record.slate_id) for slate in slates]
+        evidence |= {slate.record.slate_id: Evidence(*row) for slate, row in zip(same, rows, strict=True)}
+    return [evidence.get(slate.record.slate_id) for slate in slates]
 
 
 @dataclass(frozen=True, eq=False)
@@ -406,8 +406,8 @@ def faded_wishes(policy: ServedPolicy, wishes: Floats, now: float) -> Floats:
 
 
 def _wishes(policy: ServedPolicy, events: Iterable[LoggedEvent]) -> Floats:
-    said = [event.record for event in events if policy.rules.about(event.record.kind) == CATEGORY]
-    return logged_wishes(policy.directions, policy.rules.kinds, said) if said else NO_WISHES
+    wishes = [event.record for event in events if policy.rules.about(event.record.kind) == CATEGORY]
+    return logged_wishes(policy.directions, policy.rules.kinds, wishes) if wishes else NO_WISHES
 
 
 def _added(policy: ServedPolicy, known: tuple[State, float], evidence: Evidence, since: float) -> tuple[State, float]:
@@ -450,7 +450,7 @@ def _with_untrained(learned: Learned, policy: ServedPolicy, items: Sequence[Item
     is_untrained = (numbers < 0) | (numbers >= policy.untrained.n_trained)
     if not is_untrained.any():
         return learned
-    ids = [items[place] for place in np.flatnonzero(is_untrained).tolist()]
+    ids = [items[position] for position in np.flatnonzero(is_untrained).tolist()]
     return replace(learned, untrained=np.union1d(learned.untrained, hashes_of(ids)))
 
 
@@ -510,7 +510,7 @@ def _slate_likes(slate: LoggedSlate, evidence: Evidence | None) -> list[tuple[fl
     when, at = 2.0 * slate.record.number + 1.0, slate.record.created_at
     columns = (evidence.items[0], evidence.value[0], evidence.weight[0], evidence.examined[0])
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [(when, float(number), *said, at) for number, *said in rows if _likes(number, said[0])]
+    return [(when, float(number), *reaction, at) for number, *reaction in rows if _likes(number, reaction[0])]
 
 
 def with_likes(learned: Learned, likes: Sequence[tuple[float, ...]]) -> Learned:
@@ -566,13 +566,13 @@ ShownColumns = tuple[Integers, Floats, Floats]
 @compiled
 def _merge_shown(known: ShownColumns, more: ShownColumns, merged: ShownColumns) -> int:
     """Merge items by ascending number, with the later times where numbers are the same; return how many there are."""
-    length, place, other = 0, 0, 0
-    while place < known[0].size or other < more[0].size:
-        is_known = other == more[0].size or (place < known[0].size and known[0][place] <= more[0][other])
+    length, known_row, more_row = 0, 0, 0
+    while known_row < known[0].size or more_row < more[0].size:
+        is_known = more_row == more[0].size or (known_row < known[0].size and known[0][known_row] <= more[0][more_row])
         number, at, until = (
-            (known[0][place], known[1][place], known[2][place])
+            (known[0][known_row], known[1][known_row], known[2][known_row])
             if is_known
-            else (more[0][other], more[1][other], more[2][other])
+            else (more[0][more_row], more[1][more_row], more[2][more_row])
         )
         if length > 0 and merged[0][length - 1] == number:
             merged[1][length - 1] = max(merged[1][length - 1], at)
@@ -580,7 +580,7 @@ def _merge_shown(known: ShownColumns, more: ShownColumns, merged: ShownColumns) 
         else:
             merged[0][length], merged[1][length], merged[2][length] = number, at, until
             length += 1
-        place, other = place + int(is_known), other + int(not is_known)
+        known_row, more_row = known_row + int(is_known), more_row + int(not is_known)
     return length
 
 

@@ -45,7 +45,9 @@ def _add_rates(shard: str, more: Mapping[ItemId, ItemRate], transaction: Transac
 
 
 def _with_explanations(changes: Sequence[SlateChange], transaction: Transaction) -> list[SlateChange]:
-    return [one if one.after.explained is not None else _read_explanation(one, transaction) for one in changes]
+    return [
+        change if change.after.explained is not None else _read_explanation(change, transaction) for change in changes
+    ]
 
 
 def _read_explanation(change: SlateChange, transaction: Transaction) -> SlateChange:
@@ -80,10 +82,10 @@ def _rates_of_size(slates: Sequence[LoggedSlate], attention: Attention) -> dict[
 
 def _sums_by_item(items: Sequence[ItemId], rows: NDArray[np.float64]) -> dict[ItemId, ItemRate]:
     """Return the sums of rows (n, 3) by item; items whose sums are all 0 are left out."""
-    places = {item: place for place, item in enumerate(dict.fromkeys(items))}
-    totals = np.zeros((len(places), 3))
-    np.add.at(totals, [places[item] for item in items], rows)
-    sums = zip(places, totals.tolist(), strict=True)
+    positions = {item: position for position, item in enumerate(dict.fromkeys(items))}
+    totals = np.zeros((len(positions), 3))
+    np.add.at(totals, [positions[item] for item in items], rows)
+    sums = zip(positions, totals.tolist(), strict=True)
     return {item: ItemRate(*row) for item, row in sums if any(row)}
 
 
@@ -91,9 +93,9 @@ def total_rates(parts: Iterable[tuple[float, Mapping[ItemId, ItemRate]]]) -> dic
     """Add up sums, each with a factor."""
     totals = defaultdict[ItemId, list[float]](lambda: [0.0, 0.0, 0.0])
     for factor, rates in parts:
-        for item, one in rates.items():
-            for place, more in enumerate((one.seen, one.clicked, one.explained)):
-                totals[item][place] += factor * more
+        for item, rate in rates.items():
+            for column, more in enumerate((rate.seen, rate.clicked, rate.explained)):
+                totals[item][column] += factor * more
     return {item: ItemRate(*sums) for item, sums in totals.items() if any(sums)}
 
 
@@ -102,12 +104,12 @@ def by_catalog(changes: Sequence[SlateChange], attention: Attention) -> dict[str
     groups = defaultdict[str, list[SlateChange]](list)
     for change in changes:
         groups[change.after.record.catalog].append(change)
-    found = {}
+    changed = {}
     for digest, ours in groups.items():
         after = slate_rates((change.after for change in ours), attention)
         before = slate_rates((change.before for change in ours), attention)
-        found[digest] = total_rates([(1.0, after), (-1.0, before)])
-    return found
+        changed[digest] = total_rates([(1.0, after), (-1.0, before)])
+    return changed
 
 
 class LiveRates:
@@ -250,7 +252,7 @@ class LiveRates:
 
 def with_sums(served: ServedCatalog, evidence: RateEvidence, more: Mapping[ItemId, ItemRate]) -> RateEvidence:
     """Return evidence about the items of a catalog with more sums."""
-    sums = np.array([[one.seen, one.clicked, one.explained] for one in more.values()]).reshape(-1, 3)
+    sums = np.array([[rate.seen, rate.clicked, rate.explained] for rate in more.values()]).reshape(-1, 3)
     return evidence.added(served.numbers(more), *sums.T)
 
 
@@ -264,8 +266,10 @@ def logged_rates(transaction: Transaction, user: str, served: ServedCatalog) -> 
     """Return what the whole log of a user says about items, as far as slates were chosen from this catalog."""
     choices, tail = transaction.choices_of(user), LogTail.read(transaction, user)
     slates = [slate for slate in tail.logged_slates(served) if slate.record.catalog == served.digest]
-    said = (replace(slate, explained=logged_explanation(choices.get(slate.record.number))) for slate in slates)
-    return slate_rates(said, served.rules.attention)
+    explained_slates = (
+        replace(slate, explained=logged_explanation(choices.get(slate.record.number))) for slate in slates
+    )
+    return slate_rates(explained_slates, served.rules.attention)
 
 
 def _moved(seen: NDArray[np.int64], before: Rates, now: Rates) -> NDArray[np.int64]:

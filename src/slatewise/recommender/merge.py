@@ -19,7 +19,7 @@ def merge_users(serving: Serving, transaction: Transaction, user: str, session: 
     Slates get the numbers that follow the user's, and events their positions among these; times stay. What was counted
     for the comparison of policies moves if both have the same policy. Once moved, nothing is left to move again.
     """
-    locked = {one: transaction.lock(one) for one in sorted((user, session))}
+    locked = {owner: transaction.lock(owner) for owner in sorted((user, session))}
     account, moved = locked[user], locked[session]
     if moved == UserRecord(session):
         return MergeReceipt(user, session, 0, 0, 0)
@@ -33,8 +33,8 @@ def merge_users(serving: Serving, transaction: Transaction, user: str, session: 
     n_slates = account.n_slates + receipt.slates
     transaction.discard_belief(user)
     transaction.save_user(UserRecord(user, new_version(), n_slates, now))
-    for one in locked:
-        serving.profiles.drop(one)
+    for owner in locked:
+        serving.profiles.drop(owner)
     return receipt
 
 
@@ -59,17 +59,17 @@ def _move(transaction: Transaction, account: UserRecord, moved: UserRecord) -> M
         request_id = None if is_taken else slate.request_id
         renumbered = replace(slate, user=user, number=base + slate.number, request_id=request_id)
         transaction.add_slate(renumbered, choices.get(slate.number))
-    for event in feedback:
-        transaction.add_feedback(_with_new_id(replace(event, user=user), session, known))
+    for reactions in feedback:
+        transaction.add_feedback(_with_new_id(replace(reactions, user=user), session, known))
     n_events, renamed = 0, dict[ItemId, str]()
-    for one in events:
-        subject = renamed.get(one.item, one.item) if one.kind == RETRACT else one.item
-        placed = replace(one, user=user, item=subject, position=base + one.position)
-        earlier = known_events.get(one.event_id)
+    for event in events:
+        subject = renamed.get(event.item, event.item) if event.kind == RETRACT else event.item
+        placed = replace(event, user=user, item=subject, position=base + event.position)
+        earlier = known_events.get(event.event_id)
         if earlier is None or not earlier.has_same_content(placed) or earlier.at != placed.at:
             added = _with_new_id(placed, session, known_events)
             transaction.add_event(added)
-            renamed[one.event_id] = added.event_id
+            renamed[event.event_id] = added.event_id
             n_events += 1
     return MergeReceipt(user, session, len(slates), len(feedback), n_events)
 

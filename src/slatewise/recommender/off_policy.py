@@ -95,8 +95,8 @@ class LoggedPolicies:
         def make() -> Judging:
             model = _at_diversity(self._model.with_rates(*rates), diversity)
 
-            def used(one: ServedPolicy, learning: ServedPolicy) -> tuple[ServedPolicy, ServedPolicy]:
-                return _at_diversity(_prepared(one, self._learning(one), model, rates), diversity), learning
+            def used(choosing: ServedPolicy, learning: ServedPolicy) -> tuple[ServedPolicy, ServedPolicy]:
+                return _at_diversity(_prepared(choosing, self._learning(choosing), model, rates), diversity), learning
 
             is_counting = does_not_learn(self._target) and not has_events
             target = used(self._target, self._model if is_counting else self._learning(self._target))
@@ -181,13 +181,13 @@ class OffPolicyReader:
         if in_force is None:
             return RATES_GONE
         judging = self.policies.judging(policy, in_force, choice, has_events=bool(history.log.events))
-        said = history.slates[slate.slate_id]
-        liked = set(said.tally.liked(slate.items))
+        logged_slate = history.slates[slate.slate_id]
+        liked = set(logged_slate.tally.liked(slate.items))
         rewards = [float(item in liked) for item in slate.items]
         logged = choice["propensities"] if "propensities" in choice else [1.0] * len(slate.items)
         random = Streams(choice["seed"], np.array([choice["random_key"]], dtype=np.uint64), choice["step"])
         return LoggedCase(
-            Asked.of(slate, choice, history.lesson(slate)), judging, said.numbers, rewards, logged, random
+            Asked.of(slate, choice, history.lesson(slate)), judging, logged_slate.numbers, rewards, logged, random
         )
 
     @property

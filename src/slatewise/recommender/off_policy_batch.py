@@ -37,7 +37,7 @@ class Judging:
     @property
     def learning(self) -> list[ServedPolicy]:
         """The policies whose beliefs are needed."""
-        return [one[1] for one in (self.model, self.logging, self.target) if one is not None]
+        return [pair[1] for pair in (self.model, self.logging, self.target) if pair is not None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +99,9 @@ def logged_slates(
     sizes = np.array([len(user.cases) for user in users], dtype=np.int64)
     order = np.argsort(-sizes, kind="stable")
     first = (np.cumsum(sizes) - sizes)[order]
-    ordered = [users[place].cases for place in order.tolist()]
+    ordered = [users[position].cases for position in order.tolist()]
     rounds = _rounds(served, ordered, groupings) if users else ()
-    parts = [(first[places] + turn, terms) for turn, places, terms in rounds]
+    parts = [(first[positions] + turn, terms) for turn, positions, terms in rounds]
     if not parts:
         return None, 0
     left = np.concatenate([numbers for numbers, _ in parts])
@@ -117,22 +117,26 @@ def _rounds(
     beliefs = BeliefsOfPolicies(users)
     shown = ShownInStep(served, users[0][0].judging.model[1], len(users))
     for turn in range(len(users[0])):
-        cases = [one[turn] for one in users if len(one) > turn]
+        cases = [of_user[turn] for of_user in users if len(of_user) > turn]
         lessons = [case.asked.lesson for case in cases]
         beliefs.learn(lessons)
         shown.learn(lessons)
         by_kind = defaultdict[tuple[object, ...], list[int]](list)
-        for place, case in enumerate(cases):
-            by_kind[case.kind].append(place)
+        for position, case in enumerate(cases):
+            by_kind[case.kind].append(position)
         for same in by_kind.values():
-            places, asked = np.array(same), [cases[place].asked for place in same]
-            table, is_possible = shown.available(places, asked)
+            positions, asked = np.array(same), [cases[position].asked for position in same]
+            table, is_possible = shown.available(positions, asked)
             if not is_possible.all():
-                places, table = places[is_possible], table[is_possible]
-            if len(places):
-                group = [cases[place] for place in places.tolist()]
-                is_known, terms = _terms(group, table, beliefs.known(places, group), groupings)
-                yield turn, places[is_known], terms if is_known.all() else SlateTerms(*(one[is_known] for one in terms))
+                positions, table = positions[is_possible], table[is_possible]
+            if len(positions):
+                group = [cases[position] for position in positions.tolist()]
+                is_known, terms = _terms(group, table, beliefs.known(positions, group), groupings)
+                yield (
+                    turn,
+                    positions[is_known],
+                    terms if is_known.all() else SlateTerms(*(column[is_known] for column in terms)),
+                )
 
 
 class Known(NamedTuple):
@@ -148,27 +152,27 @@ class BeliefsOfPolicies:
 
     def __init__(self, users: Sequence[Sequence[LoggedCase]]) -> None:
         members, policies = defaultdict[str, list[int]](list), dict[str, ServedPolicy]()
-        for place, cases in enumerate(users):
-            needed = {policy.key: policy for one in {case.judging for case in cases} for policy in one.learning}
+        for position, cases in enumerate(users):
+            needed = {policy.key: policy for judging in {case.judging for case in cases} for policy in judging.learning}
             policies |= needed
             for key in needed:
-                members[key].append(place)
-        self._members = {key: np.array(places) for key, places in members.items()}
-        self._beliefs = {key: BeliefsInStep(policies[key], len(places)) for key, places in members.items()}
+                members[key].append(position)
+        self._members = {key: np.array(positions) for key, positions in members.items()}
+        self._beliefs = {key: BeliefsInStep(policies[key], len(positions)) for key, positions in members.items()}
 
     def learn(self, lessons: Sequence[Lesson]) -> None:
         """Learn a lesson of each of the first users."""
-        for key, places in self._members.items():
-            self._beliefs[key].learn([lessons[place] for place in places.tolist() if place < len(lessons)])
+        for key, positions in self._members.items():
+            self._beliefs[key].learn([lessons[position] for position in positions.tolist() if position < len(lessons)])
 
-    def known(self, places: Integers, cases: Sequence[LoggedCase]) -> Known:
+    def known(self, positions: Integers, cases: Sequence[LoggedCase]) -> Known:
         """Return the policies of cases of one kind, each with what it knows about the users.
 
         Policies that choose by the same beliefs have the same object.
         """
         judging, asked = cases[0].judging, [case.asked for case in cases]
         states = {
-            policy.key: self._beliefs[policy.key].known(np.searchsorted(self._members[policy.key], places), asked)
+            policy.key: self._beliefs[policy.key].known(np.searchsorted(self._members[policy.key], positions), asked)
             for policy in judging.learning
         }
         model, logging, target = judging.model, judging.logging, judging.target
@@ -204,12 +208,12 @@ def _terms(
     softmax = _softmax(known.target, random, scored)
     if softmax is None:
         chosen = policy.select(target_state, available, shown.shape[1], random).items
-        is_known, found = np.asarray((chosen >= 0).any(axis=1)), _of_chosen(chosen, shown, predicted)
+        is_known, terms = np.asarray((chosen >= 0).any(axis=1)), _of_chosen(chosen, shown, predicted)
     else:
         judged = softmax.judge(available, shown, own_starts, predicted, groupings.of(softmax))
         is_known = np.ones(len(shown), dtype=np.bool_)
-        found = (judged.propensity, judged.marginal, judged.expected, judged.own_expected)
-    conditional, own_marginal, expected, direct = found
+        terms = (judged.propensity, judged.marginal, judged.expected, judged.own_expected)
+    conditional, own_marginal, expected, direct = terms
     return is_known, SlateTerms(rewards, logged, conditional, marginal, own_marginal, of_shown, expected, direct)
 
 

@@ -61,11 +61,11 @@ class UserHistory:
 
     def __init__(self, served: ServedCatalog, log: LogTail) -> None:
         self.log = log
-        self.slates = {one.record.slate_id: one for one in log.logged_slates(served)}
+        self.slates = {slate.record.slate_id: slate for slate in log.logged_slates(served)}
         """The slates that were shown, with everything that was said about them until today, by id."""
         self._numbers = {slate.slate_id: slate.number for slate in log.slates}
         self._events = {event.record.event_id: event for event in with_numbers(served, log.events)}
-        self._said = defaultdict[str, list[FeedbackRecord]](list)
+        self._feedback = defaultdict[str, list[FeedbackRecord]](list)
         self._n_arrived, self._covers, self._since = 0, 0, -math.inf
 
     def lesson(self, slate: SlateRecord) -> Lesson:
@@ -79,8 +79,8 @@ class UserHistory:
         first = 0 if is_again else self._covers
         events = [self._events[event.event_id] for event in standing(past) if event.position >= first] if past else []
         self._covers, self._since = slate.number, slate.created_at
-        shown = [self._as_known(one, slate.created_at) for one in self.log.slates[first : slate.number]]
-        known = [one for one in shown if one is not None]
+        shown = [self._as_known(earlier, slate.created_at) for earlier in self.log.slates[first : slate.number]]
+        known = [earlier for earlier in shown if earlier is not None]
         return Lesson(is_again, *_in_order(known, events, slate.number)) if events else Lesson(is_again, known)
 
     def _hear(self, now: float) -> bool:
@@ -88,7 +88,7 @@ class UserHistory:
         feedback, is_late = self.log.feedback, False
         while self._n_arrived < len(feedback) and feedback[self._n_arrived].received_at < now:
             event = feedback[self._n_arrived]
-            self._said[event.slate_id].append(event)
+            self._feedback[event.slate_id].append(event)
             is_late |= self._numbers.get(event.slate_id, self._covers) < self._covers
             self._n_arrived += 1
         return is_late
@@ -97,8 +97,10 @@ class UserHistory:
         """Return a slate with what had been said about it at a time; None if it was withdrawn."""
         if status_at(slate, now) == WITHDRAWN:
             return None
-        logged, said = self.slates[slate.slate_id], self._said[slate.slate_id]
-        return logged if len(said) == logged.tally.n_events else LoggedSlate(slate, logged.numbers, Tally.of(said))
+        logged, feedback = self.slates[slate.slate_id], self._feedback[slate.slate_id]
+        return (
+            logged if len(feedback) == logged.tally.n_events else LoggedSlate(slate, logged.numbers, Tally.of(feedback))
+        )
 
 
 def _is_before(received_at: float, position: int, slate: SlateRecord) -> bool:
@@ -171,22 +173,25 @@ class BeliefsInStep:
 
     def known(self, users: Integers, asked: Sequence[Asked]) -> State:
         """Return what is known about some users when their slates were chosen."""
-        if len(users) == len(self.at) and not any(one.lesson.waiting for one in asked):
+        if len(users) == len(self.at) and not any(question.lesson.waiting for question in asked):
             state, at = self.state, self.at
         else:
             state, at = {name: array[users] for name, array in self.state.items()}, self.at[users]
-        for row, one in enumerate(asked):
-            if one.lesson.waiting:
+        for row, question in enumerate(asked):
+            if question.lesson.waiting:
                 before = {name: array[[row]] for name, array in state.items()}, float(at[row])
-                after, at[row] = with_events(self.policy, before, one.lesson.waiting)
+                after, at[row] = with_events(self.policy, before, question.lesson.waiting)
                 for name, array in after.items():
                     state[name][row] = array[0]
-        return _aged(self.policy, state, np.array([one.at for one in asked]) - at)
+        return _aged(self.policy, state, np.array([question.at for question in asked]) - at)
 
     def _add(self, taught: Sequence[tuple[int, LoggedSlate]]) -> None:
         """Learn slates of one size, each of another user."""
         users, slates = [user for user, _ in taught], [slate for _, slate in taught]
-        numbers, since = np.array([one.numbers for one in slates]), np.array([one.record.created_at for one in slates])
+        numbers, since = (
+            np.array([slate.numbers for slate in slates]),
+            np.array([slate.record.created_at for slate in slates]),
+        )
         evidence = self.policy.rules.attention.evidence(reactions_to(slates, numbers))
         every = len(users) == len(self.at)
         state = self.state if every else {name: array[users] for name, array in self.state.items()}
@@ -267,16 +272,16 @@ class ShownInStep:
 
         Most requests restrict nothing, and leave enough items; the others are worked out one by one.
         """
-        items, now = self._served.items, np.array([one.at for one in asked])
+        items, now = self._served.items, np.array([question.at for question in asked])
         table, is_possible = np.empty((len(users), self._served.n_items), dtype=np.bool_), np.ones(len(users), np.bool_)
         is_offered = np.ones(self._served.n_items, dtype=np.bool_)
         is_offered[items.withdrawn] = False
         n_left = _fill_available(users, now, is_offered, (self.until, self.never), table)
-        for row, one in enumerate(asked):
-            is_enough = n_left[row] >= one.choice["request"]["k"] and now[row] >= items.last_published
-            if not (one.is_plain and is_enough):
+        for row, question in enumerate(asked):
+            is_enough = n_left[row] >= question.choice["request"]["k"] and now[row] >= items.last_published
+            if not (question.is_plain and is_enough):
                 try:
-                    table[row] = self._available_to(int(users[row]), one)
+                    table[row] = self._available_to(int(users[row]), question)
                 except RequestError:
                     is_possible[row] = False
         return table, is_possible
@@ -300,11 +305,11 @@ class ShownInStep:
 def _note_shown(users: Integers, numbers: Integers, at: Floats, until: Floats, known: tuple[Floats, Floats]) -> None:
     """Write when items were shown to users, and until when they are not offered again; the later times count."""
     shown_at, hidden_until = known
-    for place in range(numbers.size):
-        user, item = users[place], numbers[place]
+    for row in range(numbers.size):
+        user, item = users[row], numbers[row]
         if item >= 0:
-            shown_at[user, item] = max(shown_at[user, item], at[place])
-            hidden_until[user, item] = max(hidden_until[user, item], until[place])
+            shown_at[user, item] = max(shown_at[user, item], at[row])
+            hidden_until[user, item] = max(hidden_until[user, item], until[row])
 
 
 @compiled

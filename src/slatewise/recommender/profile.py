@@ -89,12 +89,12 @@ class UserProfile:
 
     def without(self, slate: SlateRecord) -> "UserProfile":
         """Return the profile without a pending slate, as if it had never been shown."""
-        return replace(self, pending=tuple(one for one in self.pending if one.record.slate_id != slate.slate_id))
+        return replace(self, pending=tuple(other for other in self.pending if other.record.slate_id != slate.slate_id))
 
     def with_pending(self, slate: LoggedSlate, version: str) -> "UserProfile":
         """Return the profile under a new version, with a pending slate as it is after feedback, or closed."""
         slate_id = slate.record.slate_id
-        pending = tuple(slate if one.record.slate_id == slate_id else one for one in self.pending)
+        pending = tuple(slate if other.record.slate_id == slate_id else other for other in self.pending)
         return replace(self, version=version, pending=pending)
 
     def with_slate(

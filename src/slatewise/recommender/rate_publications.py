@@ -112,7 +112,7 @@ class RatesIndex:
 
     def latest(self, transaction: Transaction, until: float = float("inf")) -> PublishedRates | None:
         """Return the latest snapshot that can be read, up to a version; None if there is none."""
-        for snapshot in reversed([one for one in self.snapshots if one[0] <= until]):
+        for snapshot in reversed([snapshot for snapshot in self.snapshots if snapshot[0] <= until]):
             parts = [transaction.fit(name) for name in self.part_names(snapshot)]
             intact = [part for part in parts if part is not None]
             if len(intact) == len(parts):
@@ -193,7 +193,7 @@ def compact(store: Store, digest: str, rates: PublishedRates, now: float) -> Non
 def note_catalog(store: Store, digest: str, now: float) -> None:
     """Note that a catalog is in use; of those that were used longest ago, keep no more than the latest rates."""
     for retired in store.write(lambda transaction: _use(transaction, digest, now)).result():
-        known = store.read(lambda transaction, one=retired: latest_rates(transaction, one, PublishedRates()))  # type: ignore[misc]
+        known = store.read(lambda transaction, catalog=retired: latest_rates(transaction, catalog, PublishedRates()))  # type: ignore[misc]
         _retire(store, retired, known, now)
 
 
@@ -202,7 +202,7 @@ def _use(transaction: Transaction, digest: str, now: float) -> list[str]:
     transaction.lock(LOCK)
     fit = transaction.fit(CATALOGS)
     known = [] if fit is None else [*fit.content["digests"]]
-    listed = [digest, *(one for one in known if one != digest)]
+    listed = [digest, *(other for other in known if other != digest)]
     if listed != known:
         transaction.save_fit(FitRecord(CATALOGS, now, {"digests": listed}))
     return listed[KEPT_CATALOGS:]
@@ -228,7 +228,7 @@ def _keep_last(transaction: Transaction, digest: str, now: float) -> None:
 def _unlist(transaction: Transaction, digest: str, now: float) -> None:
     transaction.lock(LOCK)
     fit = transaction.fit(CATALOGS)
-    digests = [] if fit is None else [one for one in fit.content["digests"] if one != digest]
+    digests = [] if fit is None else [other for other in fit.content["digests"] if other != digest]
     transaction.save_fit(FitRecord(CATALOGS, now, {"digests": digests}))
 
 

@@ -144,7 +144,7 @@ def _by_belief(
 ) -> list[Reason]:
     """Return what decided by the belief of a policy, with what is cited."""
     terms = policy.score_terms(beliefs, numbers, choosing.random)
-    score = terms.crowd + terms.learned + terms.explored
+    score = terms.prior + terms.learned + terms.explored
     decided = _decided(terms, score, popular.tolist())
     found: list[Reason] = [(one, None) for one in decided]
     if LEARNED in decided and (choosing.likes.items.size or len(choosing.wishes)):

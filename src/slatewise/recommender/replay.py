@@ -91,7 +91,7 @@ def profile_before(
     else:
         learned = known.learned
     later = past.slates[learned.covers :]
-    closed = [replace(one, status=status_at(one, now), closed_at=now) for one in later]
+    closed = [replace(record, status=status_at(record, now), closed_at=now) for record in later]
     pending = LogTail(closed, feedback, ()).logged_slates(served)
     waiting = past.logged_events(served, learned.covers)
     key = np.zeros(1, dtype=np.uint64)

@@ -42,10 +42,10 @@ def does_not_learn(shadow: ServedPolicy) -> bool:
     return shadow.start.keys() == {"rounds"}
 
 
-def learn_alike(one: Policy, other: Policy) -> bool:
+def learn_alike(first: Policy, second: Policy) -> bool:
     """Return whether two policies differ at most in how they choose."""
 
     def learning(policy: Policy) -> dict[str, Any]:
         return {name: value for name, value in policy_options(policy).items() if name not in CHOOSING}
 
-    return type(one) is type(other) and learning(one) == learning(other)
+    return type(first) is type(second) and learning(first) == learning(second)

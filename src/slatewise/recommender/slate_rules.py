@@ -103,7 +103,7 @@ class SlateRules:
         if unknown:
             raise RequestError(f"there is no rule {min(unknown)!r}; choose of {', '.join(f.name for f in fields(cls))}")
         try:
-            lists = {name: tuple(kind(**dict(one)) for one in given.get(name, ())) for name, kind in KINDS.items()}
+            lists = {name: tuple(kind(**dict(rule)) for rule in given.get(name, ())) for name, kind in KINDS.items()}
         except TypeError as error:
             raise RequestError(f"a rule has other fields than it should have: {error}") from error
         filters = given.get("filter", ())
@@ -123,7 +123,7 @@ class SlateRules:
     def and_also(self, other: "SlateRules") -> "SlateRules":
         """Return these and others together; of two lowest probabilities, the higher one counts."""
         _check_pins(other.pin, self.pin)
-        lowest = [one for one in (self.min_probability, other.min_probability) if one is not None]
+        lowest = [limit for limit in (self.min_probability, other.min_probability) if limit is not None]
         return SlateRules(
             filter=self.filters + other.filters,
             min_probability=max(lowest, default=None),
@@ -144,7 +144,7 @@ def _check_pins(pins: Sequence[Pin], others: Sequence[Pin] | None = None) -> Non
     """Refuse a pin of an item or a place that a pin before it has, or one of the others if there are any."""
     for number, pin in enumerate(pins):
         for name in ("item", "place"):
-            if getattr(pin, name) in {getattr(one, name) for one in (pins[:number] if others is None else others)}:
+            if getattr(pin, name) in {getattr(other, name) for other in (pins[:number] if others is None else others)}:
                 how = "twice" if others is None else "by the scenario already"
                 advice = "pin each item once, and one item at each place"
                 raise RuleError(f"pin/{number}/{name}", f"this {name} is pinned {how}; {advice}")

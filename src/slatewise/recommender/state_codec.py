@@ -30,12 +30,12 @@ def from_bytes(content: bytes) -> State:
         raise ValueError("the bytes are not those of a state") from error
 
 
-def difference(one: State, other: State) -> float:
+def difference(first: State, second: State) -> float:
     """Return the largest difference between two states, relative to 1 + their size; infinite if they do not fit."""
-    if one.keys() != other.keys() or any(one[name].shape != other[name].shape for name in one):
+    if first.keys() != second.keys() or any(first[name].shape != second[name].shape for name in first):
         return float("inf")
     return max(
-        float(np.max(np.abs(one[name] - other[name]) / (1.0 + np.abs(other[name])), initial=0.0)) for name in one
+        float(np.max(np.abs(first[name] - second[name]) / (1.0 + np.abs(second[name])), initial=0.0)) for name in first
     )
 
 

@@ -37,16 +37,18 @@ def belief_problem(transaction: Transaction, served: ServedCatalog, user: str) -
         return OTHER_ITEMS
     cached, folded = (load_profile(transaction, record, served, policy, use_saved=saved) for saved in (True, False))
     if served.catalog.origin is not None:
-        cached, folded = (replace(one, learned=_without_categories(one.learned)) for one in (cached, folded))
+        cached, folded = (
+            replace(profile, learned=_without_categories(profile.learned)) for profile in (cached, folded)
+        )
     distance = difference(cached.learned, folded.learned)
     return None if distance <= LARGEST_DIFFERENCE else f"the cached belief is {distance:.2g} away from the log"
 
 
-def difference(one: Learned, other: Learned) -> float:
+def difference(first: Learned, second: Learned) -> float:
     """Return the largest difference between what was learned twice, relative to 1 + its size."""
-    if one.covers != other.covers:
+    if first.covers != second.covers:
         return float("inf")
-    return state_codec.difference(_arrays(one), _arrays(other))
+    return state_codec.difference(_arrays(first), _arrays(second))
 
 
 def _arrays(learned: Learned) -> State:

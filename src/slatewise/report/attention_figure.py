@@ -29,10 +29,10 @@ def precision_table(rows: Rows, dataset: str, evidence: Sequence[str]) -> Table:
         (
             world,
             policy,
-            *(Comparison(found[name]["p@50"], sd=found[name]["sd"]) for name in evidence),
-            round(found["told"]["diversity"], 4),
+            *(Comparison(by_evidence[name]["p@50"], sd=by_evidence[name]["sd"]) for name in evidence),
+            round(by_evidence["told"]["diversity"], 4),
         )
-        for (world, policy), found in cells.items()
+        for (world, policy), by_evidence in cells.items()
     )
     caption = f"P@50 on {dataset} by what people look at and what the policy is told of it."
     return Table("attention", caption, ("world", "policy", *evidence, "diversity, told"), lines)
@@ -47,11 +47,11 @@ def fits_table(fits: Sequence[Mapping[str, Any]], n_places: int) -> Table:
         (
             world,
             evidence,
-            " ".join(f"{fit.skip_weight.value:g}" for fit in found),
-            f"{found[0].skip_weight.low:g} to {found[0].skip_weight.high:g}",
-            *(_mean(found, place) if evidence == "curve" else None for place in range(n_places)),
+            " ".join(f"{fit.skip_weight.value:g}" for fit in group),
+            f"{group[0].skip_weight.low:g} to {group[0].skip_weight.high:g}",
+            *(_mean(group, place) if evidence == "curve" else None for place in range(n_places)),
         )
-        for (world, evidence), found in grouped.items()
+        for (world, evidence), group in grouped.items()
     )
     caption = "Skip weights by split, with the first one's interval; examination by place, means over splits."
     columns = ("world", "evidence", "skip weight", "interval", *(f"place {place + 1}" for place in range(n_places)))
@@ -82,8 +82,8 @@ def attention_figure(rows: Rows, dataset: str) -> Figure:
 
 
 def _values(rows: Rows, worlds: Sequence[str], of: tuple[str, str]) -> list[float]:
-    found = {row["world"]: float(row["p@50"]) for row in rows if (row["policy"], row["evidence"]) == of}
-    return [found[world] for world in worlds]
+    precisions = {row["world"]: float(row["p@50"]) for row in rows if (row["policy"], row["evidence"]) == of}
+    return [precisions[world] for world in worlds]
 
 
 def _draw(canvas: "Canvas", worlds: Sequence[str], series: Mapping[str, Sequence[float]]) -> None:

@@ -1,4 +1,4 @@
-"""Calibration: tables and a figure of what was said against what was clicked."""
+"""Calibration: tables and a figure of what was predicted against what was clicked."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,27 +17,30 @@ def losses_table(rows: Rows, dataset: str) -> Table:
     measures = ("said", "clicked", "error", "log_loss")
     lines = tuple((row["evidence"], row["way"], *(round(row[name], 4) for name in measures)) for row in rows)
     columns = ("evidence", "probability", "mean said", "clicked", "mean error", "log-loss")
-    return Table("calibration", f"Said and clicked on {dataset}, slates after the first", columns, lines)
+    return Table("calibration", f"Predictions and clicks on {dataset}, slates after the first", columns, lines)
 
 
 def calibration_table(rows: Rows, dataset: str) -> Table:
     """Format the curves, one line per bin."""
     lines = tuple(
-        (row["evidence"], row["way"], round(one["said"], 4), round(one["clicked"], 4), one["n"])
+        (row["evidence"], row["way"], round(entry["said"], 4), round(entry["clicked"], 4), entry["n"])
         for row in rows
-        for one in row["curve"]
+        for entry in row["curve"]
     )
     columns = ("evidence", "probability", "said", "clicked", "items")
-    return Table("calibration-curve", f"Said and clicked on {dataset}, in tenths of what was said", columns, lines)
+    return Table(
+        "calibration-curve", f"Predictions and clicks on {dataset}, in tenths of what was predicted", columns, lines
+    )
 
 
 def calibration_figure(rows: Rows, dataset: str) -> Figure:
-    """Plot the share clicked by what was said; what holds is on the diagonal."""
+    """Plot the share clicked by what was predicted; what holds is on the diagonal."""
     described = "; ".join(
-        f"{_label(row)}: " + ", ".join(f"said {one['said']:.2f} clicked {one['clicked']:.2f}" for one in row["curve"])
+        f"{_label(row)}: "
+        + ", ".join(f"predicted {entry['said']:.2f} clicked {entry['clicked']:.2f}" for entry in row["curve"])
         for row in rows
     )
-    caption = f"Share clicked by the probability that was said on {dataset}; a probability that holds is on the line."
+    caption = f"Share clicked by predicted probability on {dataset}; a probability that holds is on the line."
     return draw_figure("figure-calibration", (caption, described), lambda canvas: _draw(canvas, rows), (6.0, 4.6))
 
 
@@ -45,9 +48,9 @@ def _draw(canvas: "Canvas", rows: Rows) -> None:
     axes = canvas.subplots()
     axes.plot((0.0, 1.0), (0.0, 1.0), color=INK, alpha=0.4, linewidth=1.0)
     for number, row in enumerate(rows):
-        said, clicked = ([one[name] for one in row["curve"]] for name in ("said", "clicked"))
-        axes.plot(said, clicked, marker=MARKERS[number], color=SERIES[number], label=_label(row))
-    axes.set_xlabel("probability that was said")
+        probabilities, clicked = ([entry[name] for entry in row["curve"]] for name in ("said", "clicked"))
+        axes.plot(probabilities, clicked, marker=MARKERS[number], color=SERIES[number], label=_label(row))
+    axes.set_xlabel("predicted probability")
     axes.set_ylabel("share clicked")
     canvas.legend(loc="outside upper center", ncols=2)
 

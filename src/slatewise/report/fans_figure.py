@@ -38,8 +38,8 @@ def fans_table(rows: Rows, dataset: str) -> Table:
 
 def _mean(rows: Rows, policy: str, name: str) -> list[float]:
     """Return the mean over categories by slate; the diversity of a slate of one item is unknown."""
-    found = np.array([row[name] for row in rows if row["policy"] == policy], dtype=np.float64)
-    return [float(value) for value in np.nanmean(found, axis=0)]
+    values = np.array([row[name] for row in rows if row["policy"] == policy], dtype=np.float64)
+    return [float(value) for value in np.nanmean(values, axis=0)]
 
 
 def fans_figure(rows: Rows, dataset: str) -> Figure:

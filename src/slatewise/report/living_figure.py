@@ -48,8 +48,8 @@ def _draw(canvas: "Canvas", series: Mapping[str, Sequence[float]]) -> None:
     axes = canvas.subplots()
     for number, (arm, gains) in enumerate(series.items()):
         color = SERIES[number] if number < len(SERIES) else INK
-        places = np.arange(1, len(gains) + 1)
-        axes.plot(places, gains, marker=MARKERS[number], color=color, label=arm)
+        groups = np.arange(1, len(gains) + 1)
+        axes.plot(groups, gains, marker=MARKERS[number], color=color, label=arm)
     axes.axhline(0.0, color=INK, alpha=0.4, linewidth=1.0)
     axes.set_xlabel("people in the order of their arrival, in groups of equal size")
     axes.set_ylabel("gain in P@50")

@@ -20,11 +20,11 @@ def known_table(rows: Rows, dataset: str) -> Table:
 
 def exploring_table(rows: Rows, dataset: str) -> Table:
     """Format what exploring costs and finds."""
-    found = [row for row in rows if "explore" in row]
-    base = found[0]["p@50"]
+    explored = [row for row in rows if "explore" in row]
+    base = explored[0]["p@50"]
     lines = tuple(
         (row["explore"], Comparison(row["p@50"], sd=row["sd"]), round(base - row["p@50"], 4), round(row["found"], 3))
-        for row in found
+        for row in explored
     )
     columns = ("explore", "P@50", "cost", "good new items found")
     return Table("exploring", f"Exploring on {dataset} while new items arrive.", columns, lines)

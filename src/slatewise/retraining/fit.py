@@ -170,9 +170,9 @@ def _solve(
             for column in range(size):
                 matrix[row, column] = everywhere[row, column] + (strengths[item] if row == column else 0.0)
         n_seen = 0.0
-        for place in range(bounds[item], bounds[item + 1]):
-            n_seen += counted[place]
-            add_item(matrix, right, features[people[place]], counted[place], pulls[place])
+        for entry in range(bounds[item], bounds[item + 1]):
+            n_seen += counted[entry]
+            add_item(matrix, right, features[people[entry]], counted[entry], pulls[entry])
         for row in range(1, size):
             for column in range(row, size):
                 matrix[row, column] += n_seen * spread[row - 1, column - 1]

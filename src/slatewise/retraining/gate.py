@@ -171,19 +171,19 @@ def _reasons(
 ) -> tuple[str, ...]:
     """Return everything that speaks against the new catalog, in words."""
     (n_people, _, n_items), (serving, candidate) = sizes, predictions
-    found = []
+    reasons = []
     if n_people < FEWEST_PEOPLE or n_items < FEWEST_ITEMS:
-        found.append(
+        reasons.append(
             f"only {n_people} people saw {n_items} items lately, which is too little to tell; "
             f"{FEWEST_PEOPLE} people and {FEWEST_ITEMS} items are needed"
         )
     if missing > LARGEST_MISSING:
-        found.append(f"it lacks {missing:.0%} of the items that people were shown")
+        reasons.append(f"it lacks {missing:.0%} of the items that people were shown")
     for name, estimate in zip(("people", "the middle half of people"), estimates, strict=True):
         if estimate.low > 0.0 or estimate.value > LARGEST_LOSS * serving.log_loss:
-            found.append(f"it predicts {name} worse")
+            reasons.append(f"it predicts {name} worse")
     if candidate.calibration_error > serving.calibration_error + LARGEST_MISCALIBRATION:
-        found.append(
+        reasons.append(
             f"its probabilities are {candidate.calibration_error:.3f} off instead of {serving.calibration_error:.3f}"
         )
-    return tuple(found)
+    return tuple(reasons)

@@ -64,5 +64,5 @@ class KnownLog:
         except (SafetensorError, KeyError, ValueError):
             return None
         joined = arrays["keys"].tobytes()
-        keys = tuple(joined[place : place + KEY_BYTES] for place in range(0, len(joined), KEY_BYTES))
+        keys = tuple(joined[start : start + KEY_BYTES] for start in range(0, len(joined), KEY_BYTES))
         return cls(log, keys, arrays["key_people"]) if about["rules"] == rules else None

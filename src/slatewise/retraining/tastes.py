@@ -108,20 +108,20 @@ def _fold(
                 if cholesky(precision, root):
                     solve_lower(root, mean)
                     solve_upper(root, mean)
-                for place in range(starts[step], starts[step + 1]):
-                    item = items[place]
+                for entry in range(starts[step], starts[step + 1]):
+                    item = items[entry]
                     if item >= 0:
                         n_seen += 1
                         for axis in range(rank):
                             vector[axis] = vectors[item, axis]
-                        likes[place] = expected[item] + product(mean, vector)
-            for place in range(starts[step], starts[step + 1]):
-                item, chance, weight = items[place], examined[place], fade * weights[place]
+                        likes[entry] = expected[item] + product(mean, vector)
+            for entry in range(starts[step], starts[step + 1]):
+                item, chance, weight = items[entry], examined[entry], fade * weights[entry]
                 if item >= 0 and weight != 0.0:
                     for axis in range(rank):
                         vector[axis] = vectors[item, axis]
                     variance = chance * chance * noise[item] + chance * (1.0 - chance) * expected[item]
-                    pull = weight * chance * (values[place] - chance * expected[item]) / variance
+                    pull = weight * chance * (values[entry] - chance * expected[item]) / variance
                     add_item(precision, shift, vector, weight * chance * chance / variance, pull)
         if len(means) and cholesky(precision, root):
             for axis in range(rank):

@@ -53,8 +53,8 @@ async def reload_catalog(state: ServiceState, _: Request) -> Response:
 
 async def list_versions(state: ServiceState, _: Request) -> Response:
     """List the versions of the catalog that are kept, the newest first."""
-    found = await state.run(versions, state.settings.catalog)
-    return JsonResponse([_version_view(version) for version in found])
+    kept = await state.run(versions, state.settings.catalog)
+    return JsonResponse([_version_view(version) for version in kept])
 
 
 async def list_trainings(state: ServiceState, _: Request) -> Response:

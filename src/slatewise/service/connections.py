@@ -64,7 +64,7 @@ class ConnectionLimits:
         if address.connected >= self.per_address:
             _close_first(address.waiting)
         elif len(self.of) >= self.total:
-            _close_first(max(self.addresses.values(), key=lambda one: len(one.waiting)).waiting)
+            _close_first(max(self.addresses.values(), key=lambda other: len(other.waiting)).waiting)
         if address.connected >= self.per_address or len(self.of) >= self.total:
             if len(self.reserved) >= RESERVED_FOR_HEALTH:
                 _close_first(self.reserved)

@@ -68,7 +68,7 @@ def _put(state: ServiceState, item: Item) -> ItemDetails:
 
 
 def _put_all(state: ServiceState, body: ItemBatch) -> ItemBatchResult:
-    version = state.recommender.put_items(one.model_dump() for one in body.items)
+    version = state.recommender.put_items(item.model_dump() for item in body.items)
     return ItemBatchResult(len(body.items), version)
 
 

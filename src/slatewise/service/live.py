@@ -45,8 +45,8 @@ class LiveFigures:
         """Return rates of items, calibration and trainings, at most two seconds old."""
         with self._lock:
             if time.monotonic() - self._looked_up > MAX_AGE:
-                rates = [_rate(one) for one in self._recommender.uncertain_items(MAX_RATES)]
-                trainings = [_training(one) for one in read_history(self._directory)[:MAX_TRAININGS]]
+                rates = [_rate(item) for item in self._recommender.uncertain_items(MAX_RATES)]
+                trainings = [_training(record) for record in read_history(self._directory)[:MAX_TRAININGS]]
                 self._figures = (rates, self.slates.calibration(), trainings)
                 self._looked_up = time.monotonic()
             return self._figures

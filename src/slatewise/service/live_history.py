@@ -64,8 +64,8 @@ class RecentSlate:
     @classmethod
     def of(cls, slate: Slate) -> "RecentSlate":
         """Return a slate that nobody has said anything about."""
-        said = (np.nan if item.probability is None else item.probability for item in slate.items)
-        return cls(tuple(item.id for item in slate.items), tuple(said))
+        probabilities = (np.nan if item.probability is None else item.probability for item in slate.items)
+        return cls(tuple(item.id for item in slate.items), tuple(probabilities))
 
     def after(self, event: FeedbackEvent) -> Tally:
         """Return what was said about the slate after one more event."""
@@ -91,11 +91,11 @@ class RecentSlates:
         distinct: dict[int, RecentSlate] = {}
         for reactions in _portions(events):
             with self._lock:
-                reacted = {id(one): one for one in map(self._take, reactions) if one is not None}
+                reacted = {id(slate): slate for slate in map(self._take, reactions) if slate is not None}
                 _weigh([*reacted.values()], replace(attention, skip_weight=1.0))
             distinct |= reacted
-        n_items = sum(len(one.items) for one in distinct.values())
-        return sum(len(one.tally.liked(one.items)) for one in distinct.values()) / n_items if n_items else None
+        n_items = sum(len(slate.items) for slate in distinct.values())
+        return sum(len(slate.tally.liked(slate.items)) for slate in distinct.values()) / n_items if n_items else None
 
     def calibration(self) -> list[CalibrationBin]:
         """Compare probabilities with clicks on recent slates, in bins of a tenth; bins without items are left out."""
@@ -136,17 +136,17 @@ def _weigh(slates: Sequence[RecentSlate], attention: Attention) -> None:
         return
     length = max(len(slate.items) for slate in slates)
     items, value = np.full((len(slates), length), -1), np.full((len(slates), length), np.nan)
-    said, seen = np.full(items.shape, np.nan), np.zeros(items.shape, dtype=np.bool_)
+    probabilities, seen = np.full(items.shape, np.nan), np.zeros(items.shape, dtype=np.bool_)
     for row, slate in enumerate(slates):
         size = len(slate.items)
-        items[row, :size], said[row, :size] = range(size), slate.probabilities
+        items[row, :size], probabilities[row, :size] = range(size), slate.probabilities
         value[row, :size] = [slate.tally.value(item) for item in slate.items]
         seen[row, :size] = [slate.tally.is_seen(item) for item in slate.items]
     told = np.array([slate.tally.seen is not None for slate in slates])
     evidence = attention.evidence(Reactions(items, value, seen, told))
     for row, slate in enumerate(slates):
-        is_used = (evidence.items[row] >= 0) & ~np.isnan(said[row])
-        slate.evidence = np.column_stack([said[row], evidence.examined[row], evidence.value[row]])[is_used]
+        is_used = (evidence.items[row] >= 0) & ~np.isnan(probabilities[row])
+        slate.evidence = np.column_stack([probabilities[row], evidence.examined[row], evidence.value[row]])[is_used]
 
 
 def calibration_bins(rows: Floats) -> list[CalibrationBin]:
@@ -154,11 +154,11 @@ def calibration_bins(rows: Floats) -> list[CalibrationBin]:
 
     A click needs a look: what is expected of an item is its probability times how surely it was seen.
     """
-    places = np.minimum((rows[:, 0] * BINS).astype(np.int64), BINS - 1)
-    weight = np.bincount(places, rows[:, 1], BINS)
-    said, clicked = (np.bincount(places, values, BINS) for values in (rows[:, 0] * rows[:, 1], rows[:, 2]))
+    bin_of = np.minimum((rows[:, 0] * BINS).astype(np.int64), BINS - 1)
+    weight = np.bincount(bin_of, rows[:, 1], BINS)
+    expected, clicked = (np.bincount(bin_of, values, BINS) for values in (rows[:, 0] * rows[:, 1], rows[:, 2]))
     return [
-        CalibrationBin(round(said[at] / weight[at], 4), *_share(clicked[at], weight[at]), round(weight[at], 1))
+        CalibrationBin(round(expected[at] / weight[at], 4), *_share(clicked[at], weight[at]), round(weight[at], 1))
         for at in np.flatnonzero(weight).tolist()
     ]
 

@@ -54,7 +54,7 @@ def read_history(directory: Path) -> list[TrainingRecord]:
     if records and records[0].outcome == RUNNING:
         with _lock(directory) as descriptor:
             records[0] = records[0] if descriptor is None else replace(records[0], outcome=INTERRUPTED)
-    left = (replace(one, outcome=INTERRUPTED) if one.outcome == RUNNING else one for one in records[1:])
+    left = (replace(record, outcome=INTERRUPTED) if record.outcome == RUNNING else record for record in records[1:])
     return [*records[:1], *left]
 
 

@@ -157,7 +157,7 @@ class EventBody(StrictModel):
 
     def event(self) -> Event:
         """Return the event that this is."""
-        subject = next(one for one in (self.item, self.category, self.retracts) if one is not None)
+        subject = next(given for given in (self.item, self.category, self.retracts) if given is not None)
         return Event(self.user, subject, self.kind, self.value, self.at, self.event_id)
 
 

@@ -313,7 +313,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     """Return the model that an annotation is about."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for one in get_args(annotation) if (found := _model_in(one)) is not None), None)
+    return next((model for part in get_args(annotation) if (model := _model_in(part)) is not None), None)
 
 
 def _message(error: ValidationError, file: Path) -> str:

@@ -117,16 +117,16 @@ async def record_feedback(state: ServiceState, request: Request, body: Feedback)
 
 
 async def _receipt(state: ServiceState, event: FeedbackEvent) -> Receipt:
-    said = ReceivedFeedback(**vars(event))
-    receipt = await asyncio.wrap_future(state.recommender.feedback_later(said))
-    state.metrics.count_feedback(said, receipt)
+    received = ReceivedFeedback(**vars(event))
+    receipt = await asyncio.wrap_future(state.recommender.feedback_later(received))
+    state.metrics.count_feedback(received, receipt)
     return receipt
 
 
 async def outcomes_of(state: ServiceState, scope: Scope, recording: Sequence[Awaitable[object]]) -> list[object]:
     """Wait for the events of a batch to be recorded; the failure of one is part of the response."""
     outcomes = await asyncio.gather(*recording, return_exceptions=True)
-    return [_failed(state, scope, one) if isinstance(one, Exception) else one for one in outcomes]
+    return [_failed(state, scope, outcome) if isinstance(outcome, Exception) else outcome for outcome in outcomes]
 
 
 def _failed(state: ServiceState, scope: Scope, error: Exception) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Sweeper:
         self._metrics.expired.inc(portion.closed)
         for problem in portion.errors:
             self._log.failure("close_expired", problem)
-        return pause(portion.found, self._clock() - started)
+        return pause(portion.expired, self._clock() - started)
 
     def _only_count(self) -> Portion:
         self._expired.count()
@@ -71,10 +71,10 @@ class Sweeper:
             seconds = self.step()
 
 
-def pause(found: int, seconds: float) -> float:
+def pause(expired: int, seconds: float) -> float:
     """Return the pause after a portion that took so many seconds.
 
     Most of them are spent waiting behind the writes of requests, so a portion that took longer than usual means that
     the store is busy: then the pause is as long as the portion took.
     """
-    return min(max(INTERVAL - seconds, seconds), IDLE) if found else IDLE
+    return min(max(INTERVAL - seconds, seconds), IDLE) if expired else IDLE

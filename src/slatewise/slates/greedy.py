@@ -208,24 +208,24 @@ def choose_slates(
 
 @inner
 def close_unavailable(available: AvailableArguments, user: int, closed: Words, n: int) -> None:
-    """Set the bits of what a user may not see: places in the catalog, or among the candidates if there are some."""
+    """Set the bits of what a user may not see: positions in the catalog, or among the candidates if there are some."""
     restricted, table, excluded, candidates, words = available
     for block in range(closed.size):
         closed[block] = words[block] if words.size > 0 else np.uint64(0)
     if table.shape[0] > 0:
         row = user if table.shape[0] > 1 else 0
-        for place in range(n):
-            closed[place // BLOCK] |= np.uint64(not table[row, place]) << np.uint64(place % BLOCK)
-    place = 0
+        for position in range(n):
+            closed[position // BLOCK] |= np.uint64(not table[row, position]) << np.uint64(position % BLOCK)
+    position = 0
     for number in range(excluded.size):
         item = excluded[number]
         if restricted:
-            while place < n and candidates[place] < item:
-                place += 1
+            while position < n and candidates[position] < item:
+                position += 1
         else:
-            place = item
-        if place < n and (not restricted or candidates[place] == item):
-            closed[place // BLOCK] |= np.uint64(1) << np.uint64(place % BLOCK)
+            position = item
+        if position < n and (not restricted or candidates[position] == item):
+            closed[position // BLOCK] |= np.uint64(1) << np.uint64(position % BLOCK)
 
 
 @inner
@@ -236,8 +236,8 @@ def is_available(available: AvailableArguments, user: int, item: int) -> bool:
         return False
     if table.shape[0] > 0 and not table[user if table.shape[0] > 1 else 0, item]:
         return False
-    place = np.searchsorted(excluded, item)
-    return bool(place == excluded.size or excluded[place] != item)
+    position = np.searchsorted(excluded, item)
+    return bool(position == excluded.size or excluded[position] != item)
 
 
 @inner
@@ -263,14 +263,14 @@ def choose_slate(
         if size <= 0:
             return size == 0
         if best > -np.inf:
-            place = lowest_item(pool, size, lowest_tie(best))
-            slate[filled] = int(pool[ITEM, place])
-            chosen[1][user, filled], chosen[2][user, filled] = pool[GAIN, place], pool[OWN, place]
+            position = lowest_item(pool, size, lowest_tie(best))
+            slate[filled] = int(pool[ITEM, position])
+            chosen[1][user, filled], chosen[2][user, filled] = pool[GAIN, position], pool[OWN, position]
             if kind != RELEVANCE and filled + 1 < slate.size:
                 count = add_direction(rule[0], vectors, slate[filled], directions, count)
             filled, size = filled + 1, size - 1
             for row in range(6):
-                pool[row, place] = pool[row, size]
+                pool[row, position] = pool[row, size]
         if kind == VOLUME and (best == -np.inf or count == vectors.shape[1]):
             begin_span(pool, size, count > 0)
             count = 0 * count
@@ -280,11 +280,11 @@ def choose_slate(
 @inner
 def refresh_pool(rule: ActiveRule, pool: Floats, size: int, so_far: tuple[Floats, Integers, int]) -> float:
     """Bring up to date whatever in the pool may gain most, the most promising item first; return the best gain."""
-    best, limit, top = -np.inf, -np.inf, place_of_largest(pool[GAIN], size)
+    best, limit, top = -np.inf, -np.inf, position_of_largest(pool[GAIN], size)
     for turn in range(-1 if size > 0 else 0, size):
-        place = top if turn < 0 else turn
-        if pool[GAIN, place] >= limit:
-            best = max(best, refresh(rule[0], rule[1], rule[2], pool, place, so_far, limit))
+        position = top if turn < 0 else turn
+        if pool[GAIN, position] >= limit:
+            best = max(best, refresh(rule[0], rule[1], rule[2], pool, position, so_far, limit))
             limit = lowest_tie(best)
         if turn < 0 and rule[0][0] == MEAN_COSINE and so_far[2] > 0:
             bound_mean_cosines(pool, size, (rule[0][1], limit), rule[1], (so_far[0], so_far[2]))
@@ -305,10 +305,10 @@ def bound_mean_cosines(
         for number in range(count):
             total[coordinate] += directions[number, coordinate]
     share, error = weight / count, UNIT * (total.size + count + 4) * count
-    for place in range(size):
-        if pool[GAIN, place] >= limit and 1e-30 < pool[SIZE, place] < 1e30:
-            cosine = narrow_product(vectors, int(pool[ITEM, place]), total) / np.sqrt(pool[SIZE, place])
-            pool[GAIN, place] = pool[OWN, place] - share * (cosine - error)
+    for position in range(size):
+        if pool[GAIN, position] >= limit and 1e-30 < pool[SIZE, position] < 1e30:
+            cosine = narrow_product(vectors, int(pool[ITEM, position]), total) / np.sqrt(pool[SIZE, position])
+            pool[GAIN, position] = pool[OWN, position] - share * (cosine - error)
 
 
 @inner
@@ -359,10 +359,10 @@ def open_blocks(
             less_overlap(weight, sets, (slate, count), (scores, one_pass), of_block, lowered)
             bits, bounds[block] = reaching(lowered[: last - first], closed[block], reach)
         closed[block] |= np.uint64(bits)
-        place = next_set(np.uint64(bits), 0)
-        while place < BLOCK:
-            item = item_at(scores, one_pass, block * BLOCK + place)
-            place = next_set(np.uint64(bits), place + 1)
+        bit = next_set(np.uint64(bits), 0)
+        while bit < BLOCK:
+            item = item_at(scores, one_pass, block * BLOCK + bit)
+            bit = next_set(np.uint64(bits), bit + 1)
             if int8[0] and not is_available(available, user, item):
                 continue
             own = exact_score(form, table, matrix, features, base, factor, user, item)
@@ -383,15 +383,15 @@ def less_overlap(
     weight: float,
     sets: SetMemory,
     chosen: tuple[Integers, int],
-    places: tuple[ScoreArguments, Pass],
+    lookup: tuple[ScoreArguments, Pass],
     block: tuple[Floats, int, int, int],
     lowered: Floats,
 ) -> None:
     """Fill in the bounds of a block, lowered by the weighted overlaps of its items' categories with those chosen."""
     (slate, count), (values, first, last, start) = chosen, block
-    for place in range(last - first):
-        item = item_at(places[0], places[1], start + place)
-        lowered[place] = values[first + place] - weight * summed_similarity(sets, item, slate, count)
+    for position in range(last - first):
+        item = item_at(lookup[0], lookup[1], start + position)
+        lowered[position] = values[first + position] - weight * summed_similarity(sets, item, slate, count)
 
 
 @allocating
@@ -415,8 +415,10 @@ def subtract_cosines(
         for coordinate in range(direction.size):
             direction[coordinate] = units[number, coordinate]
         lower_cosines(rows, scales, direction, cosines)
-        for place in range(cosines.size):
-            values[first + place] = min(values[first + place], table[row, first + place] - weight * cosines[place])
+        for position in range(cosines.size):
+            values[first + position] = min(
+                values[first + position], table[row, first + position] - weight * cosines[position]
+            )
 
 
 @inner
@@ -426,12 +428,12 @@ def lowest_tie(gain: float) -> float:
 
 
 @inner
-def place_of_largest(values: Floats, size: int) -> int:
-    """Return the first place of the largest of some values."""
+def position_of_largest(values: Floats, size: int) -> int:
+    """Return the first position of the largest of some values."""
     largest = 0
-    for place in range(1, size):
-        if values[place] > values[largest]:
-            largest = place
+    for position in range(1, size):
+        if values[position] > values[largest]:
+            largest = position
     return largest
 
 
@@ -441,8 +443,8 @@ def first_reaching(bounds: Floats, start: int, reach: float) -> int:
     limit, block = max(reach, LOWEST), start
     while block + RUN <= bounds.size and not bounds[block] >= limit:
         run, n_reaching = bounds[block : block + RUN], 0
-        for place in range(RUN):
-            n_reaching += run[place] >= limit
+        for position in range(RUN):
+            n_reaching += run[position] >= limit
         if n_reaching > 0:
             break
         block += RUN
@@ -453,21 +455,21 @@ def first_reaching(bounds: Floats, start: int, reach: float) -> int:
 
 @inner
 def lowest_item(pool: Floats, size: int, limit: float) -> int:
-    """Return the place in the pool of the lowest item whose gain reaches the limit."""
+    """Return the position in the pool of the lowest item whose gain reaches the limit."""
     lowest = -1
-    for place in range(size):
-        if pool[GAIN, place] >= limit and (lowest < 0 or pool[ITEM, place] < pool[ITEM, lowest]):
-            lowest = place
+    for position in range(size):
+        if pool[GAIN, position] >= limit and (lowest < 0 or pool[ITEM, position] < pool[ITEM, lowest]):
+            lowest = position
     return lowest
 
 
 @inner
 def begin_span(pool: Floats, size: int, some_direction: bool) -> None:
     """Begin a new span: all items gain as on an empty slate; zero vectors only if the last span had no direction."""
-    for place in range(size):
-        has_direction = pool[SIZE, place] > 0.0 or not some_direction
-        pool[SEEN, place], pool[STATE, place] = 0.0, 1.0 if has_direction else 0.0
-        pool[GAIN, place] = pool[OWN, place] if has_direction else -np.inf
+    for position in range(size):
+        has_direction = pool[SIZE, position] > 0.0 or not some_direction
+        pool[SEEN, position], pool[STATE, position] = 0.0, 1.0 if has_direction else 0.0
+        pool[GAIN, position] = pool[OWN, position] if has_direction else -np.inf
 
 
 @inner
@@ -475,9 +477,9 @@ def widen_gains(pool: Floats, size: int, weight: float, chosen: tuple[Floats, Fl
     """Turn the last known gains of the mean cosine into bounds; return the headroom of items not yet in the pool."""
     directions, lengths, count = chosen
     drifts(directions, count, lengths)
-    for place in range(size):
-        smallest = pool[STATE, place] - lengths[int(pool[SEEN, place])]
-        pool[GAIN, place] = pool[OWN, place] - weight * smallest / count
+    for position in range(size):
+        smallest = pool[STATE, position] - lengths[int(pool[SEEN, position])]
+        pool[GAIN, position] = pool[OWN, position] - weight * smallest / count
     return float(weight * lengths[0] / count)
 
 
@@ -487,7 +489,7 @@ def refresh(
     vectors: Vectors,
     sets: SetMemory,
     pool: Floats,
-    place: int,
+    position: int,
     chosen: tuple[Floats, Integers, int],
     limit: float,
 ) -> float:
@@ -497,15 +499,15 @@ def refresh(
     """
     directions, slate, count = chosen
     kind, weight, _ = rule
-    item, own, size, state = int(pool[ITEM, place]), pool[OWN, place], pool[SIZE, place], pool[STATE, place]
+    item, own, size, state = int(pool[ITEM, position]), pool[OWN, position], pool[SIZE, position], pool[STATE, position]
     shared = summed_similarity(sets, item, slate, count) if kind == OVERLAP else 0.0
-    number = int(pool[SEEN, place]) if kind != OVERLAP or vectors.shape[0] > 0 else count
+    number = int(pool[SEEN, position]) if kind != OVERLAP or vectors.shape[0] > 0 else count
     stops = kind in (OVERLAP, LARGEST_COSINE)
     while number < count and not (stops and own - weight * (shared + state) < limit):
         if kind != OVERLAP or not both_have_categories(sets, item, slate[number]):
             size = squared_length(vectors, item) if kind == OVERLAP and size == 0.0 else size
             state = next_state(kind, state, size, product(vectors, item, directions, number))
         number += 1
-    pool[SEEN, place], pool[SIZE, place], pool[STATE, place] = number, size, state
-    pool[GAIN, place] = own - loss(rule, shared + state, size, count)
-    return float(pool[GAIN, place])
+    pool[SEEN, position], pool[SIZE, position], pool[STATE, position] = number, size, state
+    pool[GAIN, position] = own - loss(rule, shared + state, size, count)
+    return float(pool[GAIN, position])

@@ -118,8 +118,8 @@ def squared_length(vectors: Vectors, item: int) -> float:
 @compiled
 def fill_squared_lengths(vectors: Vectors, items: Integers, squared: Floats) -> None:
     """Fill in |x_i|² of some items."""
-    for place in range(items.size):
-        squared[place] = squared_length(vectors, items[place])
+    for position in range(items.size):
+        squared[position] = squared_length(vectors, items[position])
 
 
 def squared_lengths(vectors: Vectors, items: Integers | None = None) -> Floats:
@@ -179,9 +179,9 @@ def linear_bounds(
                 d += features[row + 3 * apart, coordinate] * weights[coordinate]
             a, b = a + offsets[row], b + offsets[row + apart]
             c, d = c + offsets[row + 2 * apart], d + offsets[row + 3 * apart]
-            place = values_first + row - first
-            values[place], values[place + values_apart] = a, b
-            values[place + 2 * values_apart], values[place + 3 * values_apart] = c, d
+            position = values_first + row - first
+            values[position], values[position + values_apart] = a, b
+            values[position + 2 * values_apart], values[position + 3 * values_apart] = c, d
             a_largest, b_largest = max(a_largest, a), max(b_largest, b)
             c_largest, d_largest = max(c_largest, c), max(d_largest, d)
         bounds[block], bounds[block + n_blocks] = a_largest, b_largest
@@ -214,11 +214,11 @@ def linear_bound(
 def largest_of(values: Floats) -> float:
     """Return the largest of some values; four comparisons are under way at a time."""
     a = b = c = d = -np.inf
-    for place in range(0, values.size - 3, 4):
-        a, b = max(a, values[place]), max(b, values[place + 1])
-        c, d = max(c, values[place + 2]), max(d, values[place + 3])
-    for place in range(values.size // 4 * 4, values.size):
-        a = max(a, values[place])
+    for position in range(0, values.size - 3, 4):
+        a, b = max(a, values[position]), max(b, values[position + 1])
+        c, d = max(c, values[position + 2]), max(d, values[position + 3])
+    for position in range(values.size // 4 * 4, values.size):
+        a = max(a, values[position])
     return max(max(a, b), max(c, d))
 
 
@@ -226,11 +226,11 @@ def largest_of(values: Floats) -> float:
 def largest_open(values: Floats, first: int, last: int, closed: np.uint64) -> float:
     """Return the largest of a block's values whose bit is not set; NaN if one of them is not finite."""
     largest = -np.inf
-    for place in range(last - first):
-        if (closed >> np.uint64(place)) & np.uint64(1) == np.uint64(0):
-            if not abs(values[first + place]) < np.inf:
+    for position in range(last - first):
+        if (closed >> np.uint64(position)) & np.uint64(1) == np.uint64(0):
+            if not abs(values[first + position]) < np.inf:
                 return np.nan
-            largest = max(largest, values[first + place])
+            largest = max(largest, values[first + position])
     return largest
 
 
@@ -241,9 +241,9 @@ def largest_finite_open(values: Floats, first: int, closed: np.uint64) -> float:
     There is no branch in it: which bits are set cannot be predicted.
     """
     largest = -np.inf
-    for place in range(BLOCK):
-        bit = (closed >> np.uint64(place)) & np.uint64(1)
-        largest = max(largest, values[first + place] + NOTHING_OR_LOWEST[bit])
+    for position in range(BLOCK):
+        bit = (closed >> np.uint64(position)) & np.uint64(1)
+        largest = max(largest, values[first + position] + NOTHING_OR_LOWEST[bit])
     return largest
 
 
@@ -254,11 +254,11 @@ def reaching(values: Floats, closed: np.uint64, limit: float) -> tuple[np.uint64
     There is no branch in it: whether an item reaches the limit cannot be predicted.
     """
     bits, rest = np.uint64(0), -np.inf
-    for place in range(values.size):
-        value = values[place]
-        is_open = (closed >> np.uint64(place)) & np.uint64(1) == np.uint64(0)
+    for position in range(values.size):
+        value = values[position]
+        is_open = (closed >> np.uint64(position)) & np.uint64(1) == np.uint64(0)
         reaches = value >= limit
-        bits |= np.uint64(is_open & reaches) << np.uint64(place)
+        bits |= np.uint64(is_open & reaches) << np.uint64(position)
         rest = max(rest, value if is_open & (not reaches) else -np.inf)
     return bits, rest
 
@@ -320,10 +320,10 @@ def is_empty(words: Words, item: int) -> bool:
 
 
 @inner
-def next_set(bits: np.uint64, place: int) -> int:
-    """Return the first place from `place` on whose bit is set, 64 if there is none."""
-    rest = np.uint64(bits) >> np.uint64(place) if place < BLOCK else np.uint64(0)
-    return place + ones((rest & (~rest + np.uint64(1))) - np.uint64(1)) if rest != np.uint64(0) else BLOCK
+def next_set(bits: np.uint64, first: int) -> int:
+    """Return the number of the first bit from `first` on that is set, 64 if there is none."""
+    rest = np.uint64(bits) >> np.uint64(first) if first < BLOCK else np.uint64(0)
+    return first + ones((rest & (~rest + np.uint64(1))) - np.uint64(1)) if rest != np.uint64(0) else BLOCK
 
 
 @inner
@@ -339,6 +339,6 @@ def ones(word: np.uint64) -> int:
 def all_finite(values: Vectors) -> bool:
     """Whether no number (n,) is NaN or infinite."""
     n_others = 0
-    for place in range(values.size):
-        n_others += not abs(values[place]) < np.inf
+    for position in range(values.size):
+        n_others += not abs(values[position]) < np.inf
     return n_others == 0

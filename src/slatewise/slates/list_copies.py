@@ -85,15 +85,15 @@ def copy_of_list(whole: Quantized, numbers: Integers) -> Quantized:
     is_listed[numbers] = True
     listed = np.flatnonzero(is_listed[whole.items])
     n_blocks = -(-len(listed) // BLOCK)
-    places = np.pad(listed, (0, n_blocks * BLOCK - len(listed)), mode="edge")
-    codes = whole.codes[places // BLOCK, :, places % BLOCK].reshape(n_blocks, BLOCK, -1).transpose(0, 2, 1)
-    offsets = whole.offsets[places]
+    positions = np.pad(listed, (0, n_blocks * BLOCK - len(listed)), mode="edge")
+    codes = whole.codes[positions // BLOCK, :, positions % BLOCK].reshape(n_blocks, BLOCK, -1).transpose(0, 2, 1)
+    offsets = whole.offsets[positions]
     offsets[len(listed) :] = -np.inf
-    _, across, least, most = whole.limits[:, places // BLOCK].reshape(4, n_blocks, BLOCK)
+    _, across, least, most = whole.limits[:, positions // BLOCK].reshape(4, n_blocks, BLOCK)
     limits = [offsets.reshape(n_blocks, BLOCK).max(axis=1), across.max(axis=1), least.min(axis=1), most.max(axis=1)]
     return whole._replace(
         codes=read_only(codes, np.int8),
-        scales=read_only(whole.scales[places], np.float32),
+        scales=read_only(whole.scales[positions], np.float32),
         offsets=read_only(offsets, np.float32),
         items=read_only(whole.items[listed], np.int64),
         limits=read_only(np.array(limits), np.float64),

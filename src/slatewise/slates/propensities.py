@@ -44,14 +44,14 @@ Booleans = NDArray[np.bool_]
 class Groups(NamedTuple):
     """Items in groups of one set of categories each.
 
-    items: all items, one group after the other; place: where each item is there; of_place: the group at each place;
-    first: where each group begins, and the end; sets: the set of each group; is_empty: whether that has no members;
-    empty: the groups of which that is so.
+    items: all items, one group after the other; position: where each item is there; group_at: the group at each
+    position; first: where each group begins, and the end; sets: the set of each group; is_empty: whether that has no
+    members; empty: the groups of which that is so.
     """
 
     items: Integers
-    place: Integers
-    of_place: Integers
+    position: Integers
+    group_at: Integers
     first: Integers
     sets: Integers
     is_empty: Booleans
@@ -113,16 +113,16 @@ def group_items(words: Words, of_item: Integers, n_items: int) -> Groups:
     sets = of_item if len(of_item) else np.zeros(n_items, dtype=np.int64)
     items = np.argsort(sets, kind="stable")
     ordered = sets[items]
-    starts = np.searchsorted(ordered, ordered)  # where the set of each place begins
+    starts = np.searchsorted(ordered, ordered)  # where the set of each position begins
     is_first = (np.arange(n_items) - starts) % GROUP == 0
     first = np.flatnonzero(is_first)
     of_set = ordered[first]
     has_members = words.any(axis=1) if len(of_item) else np.ones(1, dtype=np.bool_)
-    place = np.empty(n_items, dtype=np.int64)
-    place[items] = np.arange(n_items)
+    position = np.empty(n_items, dtype=np.int64)
+    position[items] = np.arange(n_items)
     ends = np.append(first, n_items)
     is_empty = ~np.asarray(has_members)[of_set]
-    return Groups(items, place, np.cumsum(is_first) - 1, ends, of_set, is_empty, np.flatnonzero(is_empty))
+    return Groups(items, position, np.cumsum(is_first) - 1, ends, of_set, is_empty, np.flatnonzero(is_empty))
 
 
 @compiled
@@ -155,8 +155,8 @@ def judge_slates(
         if n_left < 0:
             return int(row)
         if has_values:
-            for place in range(n_items):
-                value[place] = values[row, groups.items[place]]
+            for position in range(n_items):
+                value[position] = values[row, groups.items[position]]
         weigh(groups, words, (weight, chosen, 0), value, begun)
         n_changed = -1
         for draw in range(-1, starts.shape[1]):
@@ -168,8 +168,8 @@ def judge_slates(
                     weigh(groups, words, (weight, chosen, at), value, weighed)
                     total, n_changed = dot(weighed.totals, weighed.factors), -1
                 expected = dot(weighed.valued, weighed.factors) / total if has_values else 0.0
-                place = groups.place[slates[row, at]]
-                propensity = weighed.shares[place] * weighed.factors[groups.of_place[place]] / total
+                position = groups.position[slates[row, at]]
+                propensity = weighed.shares[position] * weighed.factors[groups.group_at[position]] / total
                 if draw < 0:
                     out.propensity[row, at], out.expected[row, at] = propensity, expected
                 else:
@@ -178,15 +178,15 @@ def judge_slates(
                 if at + 1 == k:
                     break
                 if draw >= 0:
-                    place = draw_place(groups, weighed, total, mix(starts[row, draw] ^ np.uint64(at)))
-                chosen[at] = place
-                take(groups, place, value, weighed)
+                    position = draw_position(groups, weighed, total, mix(starts[row, draw] ^ np.uint64(at)))
+                chosen[at] = position
+                take(groups, position, value, weighed)
                 if weight > 0.0:
-                    lower(groups, words, (weight, place), (table, is_known), weighed)
+                    lower(groups, words, (weight, position), (table, is_known), weighed)
                     if vectors.shape[0] > 0 and groups.empty.size > 0:
-                        add_direction((OVERLAP, weight, noise), vectors, groups.items[place], direction, 0)
-                        lower_by_vectors(groups, (vectors, direction), (weight, place), value, weighed)
-                        n_changed = -1 if groups.is_empty[groups.of_place[place]] else n_changed
+                        add_direction((OVERLAP, weight, noise), vectors, groups.items[position], direction, 0)
+                        lower_by_vectors(groups, (vectors, direction), (weight, position), value, weighed)
+                        n_changed = -1 if groups.is_empty[groups.group_at[position]] else n_changed
     return -1
 
 
@@ -208,8 +208,8 @@ def put_back(groups: Groups, changed: tuple[Integers, int], source: Weighed, tar
         for group in range(groups.sets.size):
             copy_group(groups, group, source, target)
     for at in range(n_changed):
-        place, group = chosen[at], groups.of_place[chosen[at]]
-        target.logs[place], target.shares[place] = source.logs[place], source.shares[place]
+        position, group = chosen[at], groups.group_at[chosen[at]]
+        target.logs[position], target.shares[position] = source.logs[position], source.shares[position]
         target.totals[group], target.valued[group] = source.totals[group], source.valued[group]
     for number in range(groups.empty.size):
         copy_group(groups, groups.empty[number], source, target)
@@ -220,8 +220,8 @@ def put_back(groups: Groups, changed: tuple[Integers, int], source: Weighed, tar
 @inner
 def copy_group(groups: Groups, group: int, source: Weighed, target: Weighed) -> None:
     """Copy what is left of the items of a group."""
-    for place in range(groups.first[group], groups.first[group + 1]):
-        target.logs[place], target.shares[place] = source.logs[place], source.shares[place]
+    for position in range(groups.first[group], groups.first[group + 1]):
+        target.logs[position], target.shares[position] = source.logs[position], source.shares[position]
     target.totals[group], target.valued[group] = source.totals[group], source.valued[group]
 
 
@@ -229,9 +229,9 @@ def copy_group(groups: Groups, group: int, source: Weighed, target: Weighed) -> 
 def begin(groups: Groups, own: Floats, is_open: Booleans, temperature: float, logs: Floats) -> int:
     """Write the logs of shares on an empty slate; return how many items there are, −1 if a score is not finite."""
     n_left = 0
-    for place in range(logs.size):
-        item = groups.items[place]
-        logs[place] = own[item] / temperature if is_open[item] else -np.inf
+    for position in range(logs.size):
+        item = groups.items[position]
+        logs[position] = own[item] / temperature if is_open[item] else -np.inf
         n_left += is_open[item]
         if is_open[item] and not abs(own[item]) < np.inf:
             return -1
@@ -247,13 +247,13 @@ def weigh(groups: Groups, words: Words, so_far: tuple[float, Integers, int], val
         losses[group] = 0.0
         if weight > 0.0:
             for at in range(n_chosen):
-                other = groups.sets[groups.of_place[chosen[at]]]
+                other = groups.sets[groups.group_at[chosen[at]]]
                 losses[group] += weight * jaccard_of_sets(words, groups.sets[group], other)
-        for place in range(groups.first[group], groups.first[group + 1]):
-            largest = max(largest, weighed.logs[place] - losses[group])
+        for position in range(groups.first[group], groups.first[group + 1]):
+            largest = max(largest, weighed.logs[position] - losses[group])
     for group in range(groups.sets.size):
-        for place in range(groups.first[group], groups.first[group + 1]):
-            weighed.shares[place] = np.exp(weighed.logs[place] - losses[group] - largest)
+        for position in range(groups.first[group], groups.first[group + 1]):
+            weighed.shares[position] = np.exp(weighed.logs[position] - losses[group] - largest)
         add_up(groups, group, value, weighed)
         weighed.factors[group] = 1.0
 
@@ -268,10 +268,10 @@ def add_up(groups: Groups, group: int, value: Floats, weighed: Weighed) -> None:
 
 @sums
 def total_between(numbers: Floats, first: int, end: int) -> float:
-    """Return the sum of a part of an array; unsigned places are looked up without asking whether they are negative."""
+    """Return the sum of a part of an array; unsigned positions are looked up without asking for their sign."""
     total = 0.0
-    for place in range(np.uint64(first), np.uint64(end)):
-        total += numbers[place]
+    for position in range(np.uint64(first), np.uint64(end)):
+        total += numbers[position]
     return total
 
 
@@ -279,8 +279,8 @@ def total_between(numbers: Floats, first: int, end: int) -> float:
 def dot_between(numbers: Floats, others: Floats, first: int, end: int) -> float:
     """Return the product of the same part of two arrays."""
     total = 0.0
-    for place in range(np.uint64(first), np.uint64(end)):
-        total += numbers[place] * others[place]
+    for position in range(np.uint64(first), np.uint64(end)):
+        total += numbers[position] * others[position]
     return total
 
 
@@ -291,10 +291,10 @@ def dot(numbers: Floats, others: Floats) -> float:
 
 
 @inner
-def take(groups: Groups, place: int, value: Floats, weighed: Weighed) -> None:
+def take(groups: Groups, position: int, value: Floats, weighed: Weighed) -> None:
     """Take out an item that is chosen."""
-    weighed.logs[place], weighed.shares[place] = -np.inf, 0.0
-    add_up(groups, groups.of_place[place], value, weighed)
+    weighed.logs[position], weighed.shares[position] = -np.inf, 0.0
+    add_up(groups, groups.group_at[position], value, weighed)
 
 
 @inner
@@ -302,8 +302,8 @@ def lower(
     groups: Groups, words: Words, latest: tuple[float, int], known: tuple[Floats, Booleans], weighed: Weighed
 ) -> None:
     """Multiply each group by its factor for the categories of the latest item, from the table where it is known."""
-    (weight, place), (table, is_known) = latest, known
-    other = groups.sets[groups.of_place[place]]
+    (weight, position), (table, is_known) = latest, known
+    other = groups.sets[groups.group_at[position]]
     row = other if is_known.size > 1 else 0
     if not is_known[row] or is_known.size == 1:
         for group in range(groups.sets.size):
@@ -318,22 +318,22 @@ def lower_by_vectors(
     groups: Groups, similar: tuple[Vectors, Floats], latest: tuple[float, int], value: Floats, weighed: Weighed
 ) -> None:
     """Multiply each item that is compared by its vector, because it or the latest item has no categories."""
-    (vectors, direction), (weight, latest_place) = similar, latest
-    is_latest_empty = groups.is_empty[groups.of_place[latest_place]]
+    (vectors, direction), (weight, latest_position) = similar, latest
+    is_latest_empty = groups.is_empty[groups.group_at[latest_position]]
     for number in range(groups.sets.size if is_latest_empty else groups.empty.size):
         group = number if is_latest_empty else groups.empty[number]
-        for place in range(groups.first[group], groups.first[group + 1]):
-            item = groups.items[place]
+        for position in range(groups.first[group], groups.first[group + 1]):
+            item = groups.items[position]
             along = product(vectors, item, direction, 0)
             loss = weight * next_state(OVERLAP, 0.0, squared_length(vectors, item), along)
-            weighed.logs[place] -= loss
-            weighed.shares[place] *= np.exp(-loss)
+            weighed.logs[position] -= loss
+            weighed.shares[position] *= np.exp(-loss)
         add_up(groups, group, value, weighed)
 
 
 @inner
-def draw_place(groups: Groups, weighed: Weighed, total: float, number: np.uint64) -> int:
-    """Return the place of an item that is drawn by one random number: first its group, then the item in it."""
+def draw_position(groups: Groups, weighed: Weighed, total: float, number: np.uint64) -> int:
+    """Return the position of an item that is drawn by one random number: first its group, then the item in it."""
     rest, group, chosen = np.float64(number >> np.uint64(11)) * 2.0**-53 * total, 0, 0
     for other in range(groups.sets.size):
         weight = weighed.totals[other] * weighed.factors[other]
@@ -343,10 +343,10 @@ def draw_place(groups: Groups, weighed: Weighed, total: float, number: np.uint64
                 break
             rest -= weight
     rest /= weighed.factors[group]
-    for place in range(groups.first[group], groups.first[group + 1]):
-        if weighed.shares[place] > 0.0:
-            chosen = place
-            if rest < weighed.shares[place]:
+    for position in range(groups.first[group], groups.first[group + 1]):
+        if weighed.shares[position] > 0.0:
+            chosen = position
+            if rest < weighed.shares[position]:
                 break
-            rest -= weighed.shares[place]
+            rest -= weighed.shares[position]
     return chosen

@@ -153,23 +153,23 @@ def fill_codes(
     """Fill in the copy, except for the items, which say what is where; return κ and Q."""
     codes, scales, copied_offsets, items, limits, signed = out
     residual = longest = 0.0
-    for place in range(items.size):
-        item, block = items[place], place // BLOCK
+    for position in range(items.size):
+        item, block = items[position], position // BLOCK
         largest = 0.0
         for coordinate in range(features.shape[1]):
             largest = max(largest, abs(np.float64(features[item, coordinate])))
-        scales[place] = max(largest / LARGEST_CODE, shortest_scale)
+        scales[position] = max(largest / LARGEST_CODE, shortest_scale)
         left = size = across = 0.0
         for coordinate in range(features.shape[1]):
-            exact = features[item, coordinate] / np.float64(scales[place])
+            exact = features[item, coordinate] / np.float64(scales[position])
             code = min(max(np.rint(exact), -LARGEST_CODE), LARGEST_CODE)
-            codes[block, coordinate, place % BLOCK] = np.int8(code)
+            codes[block, coordinate, position % BLOCK] = np.int8(code)
             left += (exact - code) * (exact - code)
             size += code * code
             signed[coordinate] |= features[item, coordinate] < 0.0
             across += np.float64(features[item, coordinate]) ** 2 if coordinate != axis else 0.0
         residual, longest = max(residual, np.sqrt(left)), max(longest, np.sqrt(size))
-        copied_offsets[place] = offsets[item]
+        copied_offsets[position] = offsets[item]
         limits[0, block] = max(limits[0, block], np.float64(offsets[item]))
         limits[1, block] = max(limits[1, block], np.sqrt(across) * SAFETY)
         limits[2, block] = min(limits[2, block], np.float64(features[item, axis]))
@@ -223,15 +223,17 @@ def quantized_bounds(
     """
     codes, scales, offsets, _, _, _, _, _, _, _ = copy
     _, rounded, unit, error, _, _ = weights
-    for place in range(BLOCK):
-        sums[place] = 0
+    for position in range(BLOCK):
+        sums[position] = 0
     for coordinate in range(0, codes.shape[1], 2):
-        one, other = rounded[coordinate], rounded[coordinate + 1]
-        for place in range(BLOCK):
-            pair = codes[block, coordinate, place] * one + codes[block, coordinate + 1, place] * other
-            sums[place] += np.int32(np.int16(pair))
+        even, odd = rounded[coordinate], rounded[coordinate + 1]
+        for position in range(BLOCK):
+            pair = codes[block, coordinate, position] * even + codes[block, coordinate + 1, position] * odd
+            sums[position] += np.int32(np.int16(pair))
     first = block * BLOCK
     of_scales, of_offsets = scales[first : first + BLOCK], offsets[first : first + BLOCK]
-    for place in range(BLOCK):
-        values[place] = np.float64(of_scales[place]) * (unit * sums[place] + error) + np.float64(of_offsets[place])
+    for position in range(BLOCK):
+        values[position] = np.float64(of_scales[position]) * (unit * sums[position] + error) + np.float64(
+            of_offsets[position]
+        )
     return largest_of(values)

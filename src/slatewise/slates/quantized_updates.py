@@ -46,7 +46,7 @@ def _changed_list(
     after: tuple[NDArray[np.float32], NDArray[np.float32]], changed: Integers, copy: Quantized
 ) -> Quantized:
     """Return the copy of a list of items, some of which may be among those that changed."""
-    members = changed[_places_of(changed, copy.items) >= 0]
+    members = changed[_positions_of(changed, copy.items) >= 0]
     return requantize(copy, *after, members) if len(members) else copy
 
 
@@ -66,9 +66,9 @@ def changed_sets(sets: CategorySets, indicators: NDArray[np.bool_], n_items: int
     fresh, width = pack_sets(indicators), max(sets.words.shape[1], -(-indicators.shape[1] // BLOCK))
     words = np.pad(sets.words, ((0, 0), (0, width - sets.words.shape[1])))
     numbers = np.empty(len(fresh.words), dtype=np.int64)
-    for place, word in enumerate(np.pad(fresh.words, ((0, 0), (0, width - fresh.words.shape[1])))):
+    for index, word in enumerate(np.pad(fresh.words, ((0, 0), (0, width - fresh.words.shape[1])))):
         known = np.flatnonzero((words == word).all(axis=1))
-        numbers[place] = known[0] if len(known) else len(words)
+        numbers[index] = known[0] if len(known) else len(words)
         words = words if len(known) else np.concatenate([words, word[None]])
     of_item = with_rows(sets.of_item, n_items, changed, numbers[fresh.of_item])
     return CategorySets(read_only(words, np.uint64), read_only(of_item, np.int64))
@@ -79,25 +79,25 @@ def requantize(
 ) -> Quantized:
     """Return the copy of features of which only some items differ from those that it was made of.
 
-    An item that it did not have comes to the place of its number, behind the end. Limits of blocks become wider, never
+    An item that it did not have comes to the position of its number, behind the end. Limits of blocks become wider, never
     narrower, so that nothing is read of items that stay as they are.
     """
-    places = _places_of(changed, copy.items)
-    is_new = places < 0
+    positions = _positions_of(changed, copy.items)
+    is_new = positions < 0
     n_items = len(copy.items) + int(is_new.sum())
-    n_blocks, places = -(-n_items // BLOCK), np.where(is_new, changed, places)
-    codes, (scales, copied_offsets, limits) = _codes(copy, n_items, places), _places(n_blocks)
+    n_blocks, positions = -(-n_items // BLOCK), np.where(is_new, changed, positions)
+    codes, (scales, copied_offsets, limits) = _codes(copy, n_items, positions), _empty_positions(n_blocks)
     scales[: len(copy.scales)], copied_offsets[: len(copy.offsets)] = copy.scales, copy.offsets
     limits[:, : copy.limits.shape[1]] = copy.limits
-    items = with_rows(copy.items, n_items, places, changed)
+    items = with_rows(copy.items, n_items, positions, changed)
     rows = features[changed].astype(np.float64)
     shortest = SHORTEST_SCALE * LARGEST_CODE * max(float(copy.scales.max()), float(np.abs(rows).max()))
-    scales[places] = np.maximum(np.abs(rows).max(axis=1) / LARGEST_CODE, shortest)
-    exact = rows / scales[places].astype(np.float64)[:, None]
+    scales[positions] = np.maximum(np.abs(rows).max(axis=1) / LARGEST_CODE, shortest)
+    exact = rows / scales[positions].astype(np.float64)[:, None]
     rounded = np.clip(np.rint(exact), -LARGEST_CODE, LARGEST_CODE)
-    codes[places // BLOCK, : rows.shape[1], places % BLOCK] = rounded
-    copied_offsets[places] = offsets[changed]
-    _widen(limits, places // BLOCK, offsets[changed], rows, copy.axis)
+    codes[positions // BLOCK, : rows.shape[1], positions % BLOCK] = rounded
+    copied_offsets[positions] = offsets[changed]
+    _widen(limits, positions // BLOCK, offsets[changed], rows, copy.axis)
     residual, longest = (float(np.sqrt(np.square(part).sum(axis=1)).max()) for part in (exact - rounded, rounded))
     return Quantized(
         read_only(codes, np.int8),
@@ -112,23 +112,23 @@ def requantize(
     )
 
 
-def _codes(copy: Quantized, n_items: int, places: Integers) -> NDArray[np.int8]:
-    """Return the codes of so many items, to be filled in at some places.
+def _codes(copy: Quantized, n_items: int, positions: Integers) -> NDArray[np.int8]:
+    """Return the codes of so many items, to be filled in at some positions.
 
-    A place behind the end is filled in the same memory: whoever has the copy as it was knows no scale for it.
+    A position behind the end is filled in the same memory: whoever has the copy as it was knows no scale for it.
     """
     n_before, n_blocks = len(copy.items), -(-n_items // BLOCK)
-    room = claim_spare_rows(copy.codes, n_blocks, (n_before, n_items)) if (places >= n_before).all() else None
+    room = claim_spare_rows(copy.codes, n_blocks, (n_before, n_items)) if (positions >= n_before).all() else None
     if room is None:
-        room = next_version(copy.codes, n_blocks, places // BLOCK, n_items)
+        room = next_version(copy.codes, n_blocks, positions // BLOCK, n_items)
     room[len(copy.codes) : n_blocks] = 0
     return room[:n_blocks]
 
 
-def _places(n_blocks: int) -> tuple[NDArray[np.float32], NDArray[np.float32], Floats]:
-    """Return scales and offsets of places that no item has, and limits of their blocks."""
-    n_places, limits = n_blocks * BLOCK, np.repeat([[-np.inf], [0.0], [np.inf], [-np.inf]], n_blocks, axis=1)
-    return np.zeros(n_places, np.float32), np.full(n_places, -np.inf, np.float32), limits
+def _empty_positions(n_blocks: int) -> tuple[NDArray[np.float32], NDArray[np.float32], Floats]:
+    """Return scales and offsets of positions that no item has, and limits of their blocks."""
+    n_positions, limits = n_blocks * BLOCK, np.repeat([[-np.inf], [0.0], [np.inf], [-np.inf]], n_blocks, axis=1)
+    return np.zeros(n_positions, np.float32), np.full(n_positions, -np.inf, np.float32), limits
 
 
 def _widen(limits: Floats, blocks: Integers, offsets: NDArray[np.float32], rows: Floats, axis: int) -> None:
@@ -140,10 +140,10 @@ def _widen(limits: Floats, blocks: Integers, offsets: NDArray[np.float32], rows:
     np.maximum.at(limits[3], blocks, rows[:, axis])
 
 
-def _places_of(wanted: Integers, items: Integers) -> Integers:
-    """Return the places of some items, −1 for those that have none."""
-    found = np.flatnonzero(np.isin(items, wanted, kind="table"))
-    order = np.argsort(items[found])
-    known = items[found][order]
+def _positions_of(wanted: Integers, items: Integers) -> Integers:
+    """Return the positions of some items, −1 for those that have none."""
+    positions = np.flatnonzero(np.isin(items, wanted, kind="table"))
+    order = np.argsort(items[positions])
+    known = items[positions][order]
     at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return np.where(known[at] == wanted, found[order][at], -1) if len(known) else np.full(len(wanted), -1)
+    return np.where(known[at] == wanted, positions[order][at], -1) if len(known) else np.full(len(wanted), -1)

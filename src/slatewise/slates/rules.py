@@ -155,9 +155,9 @@ def first_gain(rule: tuple[int, float, float], size: float) -> float:
 @compiled
 def fill_first_gains(rule: tuple[int, float, float], vectors: Vectors, items: Integers, gains: Floats) -> None:
     """Fill in what variety adds to some items on an empty slate."""
-    for place in range(items.size):
-        size = squared_length(vectors, items[place]) if rule[0] in (VOLUME, ENTROPY) else 0.0
-        gains[place] = first_gain(rule, size)
+    for position in range(items.size):
+        size = squared_length(vectors, items[position]) if rule[0] in (VOLUME, ENTROPY) else 0.0
+        gains[position] = first_gain(rule, size)
 
 
 @inner

@@ -215,11 +215,11 @@ def int8_weights(scores: ScoreArguments, user: int, error: float, n: int) -> Qua
 
 
 @inner
-def item_at(scores: ScoreArguments, one_pass: Pass, place: int) -> int:
-    """Return the item at a place: in the order of the int8 copy, among the candidates, or in the catalog."""
+def item_at(scores: ScoreArguments, one_pass: Pass, position: int) -> int:
+    """Return the item at a position: in the order of the int8 copy, among the candidates, or in the catalog."""
     if one_pass[5][0]:
-        return int(scores[9][3][place])
-    return int(one_pass[4][place]) if one_pass[4].size > 0 else place
+        return int(scores[9][3][position])
+    return int(one_pass[4][position]) if one_pass[4].size > 0 else position
 
 
 @inner

@@ -41,8 +41,8 @@ def bounded_by_threads(scores: ScoreArguments, k: int) -> ScoreArguments:
     task = partial(bound_some, scores, k, n_threads, limits)
     running = [_pool(n_threads - 1).submit(task, part) for part in range(1, n_threads)]
     task(0)
-    for one in running:
-        one.result()
+    for future in running:
+        future.result()
     return (*others, (*copy[:4], read_only(limits, np.float64), *copy[5:]))  # type: ignore[return-value]
 
 

@@ -125,8 +125,8 @@ class MemoryTables:
     def feedback_on(self, slate: SlateRecord, event_id: str | None = None) -> list[FeedbackRecord]:
         """Return the feedback events on one slate by arrival, and the user's event with an id, if one is given."""
         of_user = self.logged("feedback", slate.user)
-        found = (row for row in of_user if slate.slate_id == row.slate_id or event_id == row.event_id)
-        return sorted(found, key=_arrival)
+        events = (row for row in of_user if slate.slate_id == row.slate_id or event_id == row.event_id)
+        return sorted(events, key=_arrival)
 
     def feedback_of(self, user: str, after: Arrival = START, limit: int | None = None) -> list[FeedbackRecord]:
         """Return feedback events of a user in the order of their arrival."""
@@ -162,7 +162,7 @@ class MemoryTables:
 
     def counts_of(self, user: str) -> dict[str, PolicyCounts]:
         """Return the counts of a user by policy."""
-        return {policy: counts for (one, policy), counts in sorted(self.counts.items()) if one == user}
+        return {policy: counts for (owner, policy), counts in sorted(self.counts.items()) if owner == user}
 
     def expired(self, before: float, limit: int, skip: int = 0) -> list[SlateRecord | None]:
         """Return open slates created before a time, oldest first, without the first few."""
@@ -177,7 +177,10 @@ class MemoryTables:
     def totals(self) -> list[PolicyTotals]:
         """Return sums over all users, one per policy, by name."""
         policies = sorted({policy for _, policy in self.counts})
-        return [_totals(name, [one for (_, policy), one in self.counts.items() if policy == name]) for name in policies]
+        return [
+            _totals(name, [counts for (_, policy), counts in self.counts.items() if policy == name])
+            for name in policies
+        ]
 
     def forget(self, user: str) -> bool:
         """Delete everything about a user; return whether there was anything."""
@@ -240,17 +243,17 @@ class MemoryTables:
 
     def add_rates(self, shard: str, more: Mapping[ItemId, ItemRate]) -> None:
         """Add to what is known about how items do."""
-        for item, one in more.items():
+        for item, rate in more.items():
             before = astuple(self.item_rates.get((item, shard), ItemRate()))
-            self.put(self.item_rates, (item, shard), ItemRate(*map(sum, zip(before, astuple(one), strict=True))))
+            self.put(self.item_rates, (item, shard), ItemRate(*map(sum, zip(before, astuple(rate), strict=True))))
 
     def rates(self, shards: str = "") -> dict[ItemId, ItemRate]:
         """Return how items do, summed over some shards."""
         totals: dict[ItemId, ItemRate] = {}
-        kept = {key: one for key, one in self.item_rates.items() if key[1].startswith(shards)}
-        for (item, _), one in kept.items():
+        kept = {key: rate for key, rate in self.item_rates.items() if key[1].startswith(shards)}
+        for (item, _), rate in kept.items():
             before = astuple(totals.get(item, ItemRate()))
-            totals[item] = ItemRate(*map(sum, zip(before, astuple(one), strict=True)))
+            totals[item] = ItemRate(*map(sum, zip(before, astuple(rate), strict=True)))
         return totals
 
     def _add(self, name: str, event: FeedbackRecord | EventRecord) -> None:
@@ -349,10 +352,10 @@ def _restore(table: dict[Any, Any], before: dict[Any, Any], whole: bool) -> None
 def _totals(policy: str, counts: list[PolicyCounts]) -> PolicyTotals:
     def total(*names: str) -> float:
         values: float = 0.0
-        for one in counts:
+        for of_user in counts:
             product = 1.0
             for name in names:
-                product *= getattr(one, name)
+                product *= getattr(of_user, name)
             values += product
         return values
 

@@ -114,12 +114,12 @@ class _Batch:
         running = [greenlet.greenlet(task.run) for task in tasks]
         try:
             while running:
-                for one in running:
-                    one.switch()
-                running = [one for one in running if not one.dead]
+                for runner in running:
+                    runner.switch()
+                running = [runner for runner in running if not runner.dead]
         finally:
-            for one in running:
-                one.throw()
+            for runner in running:
+                runner.throw()
         return [task.outcome for task in tasks]
 
 

@@ -39,8 +39,8 @@ class Address:
             raise ValueError(
                 "the postgresql:// URL cannot be read; give postgresql://user@host:port/database"
             ) from None
-        place = f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}"
-        return cls(f"the PostgreSQL store {parts.get('dbname', '')} at {place}", conninfo)
+        address = f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}"
+        return cls(f"the PostgreSQL store {parts.get('dbname', '')} at {address}", conninfo)
 
 
 def connect(address: Address) -> Session:

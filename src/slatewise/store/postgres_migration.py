@@ -91,11 +91,11 @@ def _run_online(connection: Connection, holder: Connection, step: int) -> None:
     """Run the online part of a step; an index that is there already is not built again."""
     statements = online_part(step)
     for number, statement in enumerate(statements):
-        found = BUILT.search(statement)
-        if found is None:
+        match = BUILT.search(statement)
+        if match is None:
             connection.execute(statement)
-        elif not _is_built(connection, found[1]):
-            with _telling(holder, f"step {number + 1} of {len(statements)}, index {found[1]}"):
+        elif not _is_built(connection, match[1]):
+            with _telling(holder, f"step {number + 1} of {len(statements)}, index {match[1]}"):
                 connection.execute(statement)
 
 
@@ -137,8 +137,8 @@ def _telling(holder: Connection, what: str) -> Iterator[None]:
     def tell() -> None:
         while not done.wait(TELL_EVERY):
             holder.execute("SELECT pg_stat_clear_snapshot()")  # else it is as it was when the transaction first looked
-            found = holder.execute(PROGRESS).fetchall()
-            phase, share = found[0] if found else ("starting", None)
+            progress = holder.execute(PROGRESS).fetchall()
+            phase, share = progress[0] if progress else ("starting", None)
             percent = "" if share is None else f" {share} %"
             message = f"slatewise: bringing the store up to date: {what}: {phase}{percent}"
             print(message, file=sys.stderr, flush=True)

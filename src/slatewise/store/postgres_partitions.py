@@ -61,8 +61,8 @@ def _partition(connection: Connection, table: str, n_partitions: int) -> None:
 
 def _rename_partitions(connection: Connection, table: str) -> None:
     """Make room for the names of new partitions."""
-    found = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass"
-    for (partition,) in connection.execute(found, (table,)).fetchall():
+    query = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass"
+    for (partition,) in connection.execute(query, (table,)).fetchall():
         renamed = SQL("ALTER TABLE {} RENAME TO {}")
         connection.execute(renamed.format(Identifier(partition), Identifier(f"{partition}_before")))
 

@@ -156,7 +156,7 @@ class ItemRecord(NamedTuple):
 
     def has_same_content(self, other: "ItemRecord") -> bool:
         """Return whether two records say the same about an item; true and 1.0 are not the same attribute."""
-        written = (json.dumps(one.attributes, sort_keys=True) for one in (self, other))
+        written = (json.dumps(record.attributes, sort_keys=True) for record in (self, other))
         return self.content() == other.content() and len({*written}) == 1
 
     def content(self) -> tuple[Any, ...]:

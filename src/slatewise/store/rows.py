@@ -119,9 +119,9 @@ def feedback_record(values: Values) -> FeedbackRecord:
     if not is_intact(FEEDBACK, values):
         raise StoreDamagedError(f"feedback {values[0]!r} on slate {values[1]!r} does not match its checksum; {RESTORE}")
     event_id, slate_id, user, clicked, retracted, final, received_at, seen, graded, disliked, _ = values
-    said = (_ids(clicked), _ids(retracted), bool(final), received_at, None if seen is None else _ids(seen))
+    content = (_ids(clicked), _ids(retracted), bool(final), received_at, None if seen is None else _ids(seen))
     pairs = tuple((item, value) for item, value in json.loads(graded)) if graded else ()
-    return FeedbackRecord(event_id, slate_id, user, *said, pairs, _ids(disliked) if disliked else ())
+    return FeedbackRecord(event_id, slate_id, user, *content, pairs, _ids(disliked) if disliked else ())
 
 
 def event_values(row: EventRecord) -> Values:

@@ -66,7 +66,8 @@ class SqlItems:
     def add_rates(self, shard: str, more: Mapping[ItemId, ItemRate]) -> None:
         """Add to the sums of items, in one order, so that two writers never wait for each other."""
         sums = {
-            to_json(item): (finite(one.seen), finite(one.clicked), finite(one.explained)) for item, one in more.items()
+            to_json(item): (finite(rate.seen), finite(rate.clicked), finite(rate.explained))
+            for item, rate in more.items()
         }
         for item in sorted(sums):
             self.write(statements.ADD_RATE, (item, shard, *sums[item]))

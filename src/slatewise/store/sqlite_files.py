@@ -89,8 +89,8 @@ def _is_same(file: Path, opened: os.stat_result) -> bool:
 def _locked_lock_file(path: Path) -> int:
     lock = companion_file(path, ".lock")
     descriptor = _open(lock)
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         os.close(descriptor)
         raise StoreUnavailableError(f"{lock} is not a file of its own; remove it")
     try:
@@ -127,10 +127,10 @@ def _open(path: Path) -> int:
         raise StoreUnavailableError(f"{path} {problem}") from error
 
 
-def _refuse_links(found: os.stat_result, path: Path) -> None:
-    if found.st_nlink > 1:
+def _refuse_links(status: os.stat_result, path: Path) -> None:
+    if status.st_nlink > 1:
         raise StoreUnavailableError(
-            f"{path} has {found.st_nlink} names (hard links), each with a WAL of its own; keep one of them"
+            f"{path} has {status.st_nlink} names (hard links), each with a WAL of its own; keep one of them"
         )
 
 
@@ -153,8 +153,8 @@ def filesystem_of(path: Path, mounts: str) -> str:
         where, kind = line.split(" ")[1:3]
         kinds[Path(where.encode().decode("unicode_escape"))] = kind
     resolved = path.resolve()
-    holding = [place for place in kinds if resolved.is_relative_to(place)]
-    return kinds[max(holding, key=lambda place: len(place.parts))] if holding else ""
+    holding = [mount for mount in kinds if resolved.is_relative_to(mount)]
+    return kinds[max(holding, key=lambda mount: len(mount.parts))] if holding else ""
 
 
 def _mounts() -> str:

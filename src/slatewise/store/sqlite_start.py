@@ -94,14 +94,14 @@ def _opening_of(files: OwnedFiles) -> str | None:
     except apsw.Error:
         return None
     try:
-        found = connection.execute("SELECT id FROM openings").fetchall()
+        rows = connection.execute("SELECT id FROM openings").fetchall()
     except apsw.SQLError:
         return UNSIGNED
     except (apsw.Error, UnicodeDecodeError):
         return None
     finally:
         connection.close()
-    opening = found[0][0] if found else UNSIGNED
+    opening = rows[0][0] if rows else UNSIGNED
     return opening if isinstance(opening, str) and opening.startswith(PREFIX) else None
 
 

@@ -63,7 +63,7 @@ def _item_records(line: Line) -> list[ItemRecord]:
 def _line(transaction: Transaction, user: str) -> Line | None:
     content, row = export_page(transaction, user), transaction.lock(user)
     del content["next"]
-    counts = {policy: asdict(one) for policy, one in transaction.counts_of(user).items()}
+    counts = {policy: asdict(totals) for policy, totals in transaction.counts_of(user).items()}
     line = {**content, "n_slates": row.n_slates, "updated_at": row.updated_at, "counts": counts}
     return line if any(content[name] for name in SECTIONS) else None
 
@@ -83,8 +83,8 @@ def _load(line: Line, transaction: Transaction) -> None:
     transaction.lock(user)
     for slate, choice in slates:
         transaction.add_slate(slate, choice)
-    for answer in feedback:
-        transaction.add_feedback(answer)
+    for record in feedback:
+        transaction.add_feedback(record)
     for event in events:
         transaction.add_event(event)
     for policy, counts in line["counts"].items():

@@ -11,7 +11,7 @@ export const connection = new Client({ key, onUnauthorized: askForKey });
 /** Ask once. */
 export const ask = (method, path, body) => connection.ask(method, path, body);
 
-/** Ask until there is an answer; a request that is sent twice must be harmless. */
+/** Ask until there is a response; a request that is sent twice must be harmless. */
 export const askPatiently = (method, path, body) => connection.askPatiently(method, path, body);
 
 /** Stop waiting and try again now. */

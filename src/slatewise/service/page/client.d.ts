@@ -81,7 +81,7 @@ export class Problem extends Error {
   readonly passing: boolean;
 }
 
-/** No answer at all. */
+/** No response at all. */
 export class Unreachable extends Error {
   readonly passing: true;
 }

@@ -27,7 +27,7 @@ export class Problem extends Error {
   }
 }
 
-/** No answer at all. */
+/** No response at all. */
 export class Unreachable extends Error {
   get passing() {
     return true;
@@ -47,7 +47,7 @@ export class Client extends EventTarget {
     Object.assign(this, { url, key, onUnauthorized, storage, timeout });
   }
 
-  /** Choose a slate and record it; asked again until there is an answer, which is always the same slate. */
+  /** Choose a slate and record it; asked again until there is a response, which is always the same slate. */
   slate(user, options = {}) {
     return this.askPatiently("POST", "v1/slates", { user, request_id: newId(), ...options });
   }
@@ -79,17 +79,17 @@ export class Client extends EventTarget {
   /** Ask once. */
   async ask(method, path, body) {
     const key = this.key();
-    const answer = await this.#reach(method, path, body);
-    if (answer.status === 401 && this.onUnauthorized) {
+    const response = await this.#reach(method, path, body);
+    if (response.status === 401 && this.onUnauthorized) {
       await this.onUnauthorized(key);
       return this.ask(method, path, body);
     }
-    const content = answer.status === 204 ? null : await read(answer);
-    if (answer.ok) return content;
-    throw new Problem(answer.status, content ?? {}, Number(answer.headers.get("retry-after")) * 1000 || null);
+    const content = response.status === 204 ? null : await read(response);
+    if (response.ok) return content;
+    throw new Problem(response.status, content ?? {}, Number(response.headers.get("retry-after")) * 1000 || null);
   }
 
-  /** Ask until there is an answer; a request that is sent twice must be harmless. */
+  /** Ask until there is a response; a request that is sent twice must be harmless. */
   async askPatiently(method, path, body) {
     for (let wait = FIRST_WAIT; ; wait = Math.min(2 * wait, LONGEST_WAIT)) {
       try {
@@ -210,11 +210,11 @@ export class Client extends EventTarget {
   }
 }
 
-async function read(answer) {
+async function read(response) {
   try {
-    return await answer.json();
+    return await response.json();
   } catch (error) {
-    if (!answer.ok) return null;
+    if (!response.ok) return null;
     throw new Unreachable("The response broke off", { cause: error });
   }
 }

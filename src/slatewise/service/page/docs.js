@@ -122,13 +122,13 @@ async function outcome(one, inputs, text) {
   const query = new URLSearchParams([...inputs].filter(([name, { value }]) => value && !one.path.includes(`{${name}}`)).map(([name, { value }]) => [name, value]));
   const address = query.size ? `${path}?${query}` : path;
   const curl = `curl -X ${one.method.toUpperCase()} '${new URL(address, document.baseURI)}'${text ? ` -H 'Content-Type: application/json' -d '${text.replaceAll("'", "'\\''")}'` : ""}`;
-  return [element("pre", { tabindex: "0" }, curl), element("pre", { tabindex: "0" }, await answer(one.method.toUpperCase(), address, text))];
+  return [element("pre", { tabindex: "0" }, curl), element("pre", { tabindex: "0" }, await responseTo(one.method.toUpperCase(), address, text))];
 }
 
-async function answer(method, address, text) {
+async function responseTo(method, address, text) {
   try {
-    const found = await ask(method, address, text === undefined ? undefined : JSON.parse(text));
-    return found === null ? "204: done" : JSON.stringify(found, null, 2);
+    const content = await ask(method, address, text === undefined ? undefined : JSON.parse(text));
+    return content === null ? "204: done" : JSON.stringify(content, null, 2);
   } catch (problem) {
     return [problem.status, problem.message, problem.detail].filter(Boolean).join(": ");
   }

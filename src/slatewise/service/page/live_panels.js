@@ -28,7 +28,7 @@ export function rates(items) {
   return element("ul", { class: "rates" }, rows);
 }
 
-/** What was said against what was clicked: on the diagonal, probabilities can be taken at their word. */
+/** What was predicted against what was clicked: on the diagonal, probabilities can be taken at their word. */
 export function calibration(bins) {
   if (!bins.length) return note("Nothing to compare yet: this needs slates with feedback.");
   const at = (value) => EDGE + value * (SIZE - EDGE - 6);
@@ -46,11 +46,11 @@ export function calibration(bins) {
       svg("path", { d: `M${at(one.said)} ${up(one.low)}V${up(one.high)}`, class: "interval" }),
       svg("circle", { cx: at(one.said), cy: up(one.clicked), r: 4, class: "mean" }),
     ]),
-    svg("text", { x: SIZE / 2 + EDGE / 2, y: SIZE - 2, "text-anchor": "middle", class: "small" }, "said"),
+    svg("text", { x: SIZE / 2 + EDGE / 2, y: SIZE - 2, "text-anchor": "middle", class: "small" }, "predicted"),
     svg("text", { x: at(0) + 4, y: up(1) + 10, class: "small" }, "clicked"),
   );
   const rows = bins.map((one) => [share(one.said), `${share(one.clicked)} (${share(one.low)} to ${share(one.high)})`, Math.round(one.n)]);
-  return figure(drawing, "Probabilities and clicks", ["Said", "Clicked", "Items"], rows);
+  return figure(drawing, "Probabilities and clicks", ["Predicted", "Clicked", "Items"], rows);
 }
 
 /** What may be concluded about each policy now. */

@@ -1,6 +1,6 @@
 /* What a person says about a card: that they like it, that it is not for them, or that they know it already.
 
-   One answer per card; the same button again takes it back. */
+   One reaction per card; the same button again takes it back. */
 
 import { element, svg } from "./dom.js";
 
@@ -45,7 +45,7 @@ export function reactionButtons(item, react) {
   return element("div", { class: "reactions" }, buttons);
 }
 
-/** Show what was said about each card; `session` has a list of item ids for each reaction. */
+/** Show the reaction to each card; `session` has a list of item ids for each reaction. */
 export function markReactions(container, session) {
   for (const [reaction, { kind }] of Object.entries(BUTTONS)) {
     const keys = new Set(session[reaction].map((id) => JSON.stringify(id)));

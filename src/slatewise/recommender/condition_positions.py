@@ -19,40 +19,40 @@ FASTIDIOUS = NAMED | {"like", "ilike"}
 class Token(NamedTuple):
     """A word or sign of a condition: where it begins, itself in lower case, and the attribute that it names."""
 
-    place: int
+    position: int
     text: str
     name: str | None = None
 
 
-def syntax_place(tokens: Sequence[Token], end: int) -> int:
+def syntax_position(tokens: Sequence[Token], end: int) -> int:
     """Return where a condition stops being one: operands and operators alternate, and parentheses match."""
     opened, before = list[int](), ""
     needs_operand = True
     for token in tokens:
         if token.text == ")":
             if not opened or needs_operand:
-                return token.place
+                return token.position
             opened.pop()
         elif needs_operand:
             if token.text in BINARY - UNARY or token.text == ",":
-                return token.place
-            opened += [token.place] if token.text == "(" else []
+                return token.position
+            opened += [token.position] if token.text == "(" else []
             needs_operand = token.text in UNARY or token.text == "("
         elif token.text == "(" and before in NAMED:
-            opened.append(token.place)
+            opened.append(token.position)
             needs_operand = True
         elif token.text in BINARY or token.text == "not" or (token.text == "," and opened):
             needs_operand = True
         elif before not in NAMED:
-            return token.place
+            return token.position
         before = token.text
     if needs_operand or not opened:
-        return end if needs_operand else next((one.place for one in tokens if one.text in FASTIDIOUS), 0)
+        return end if needs_operand else next((token.position for token in tokens if token.text in FASTIDIOUS), 0)
     return opened[-1]
 
 
 def failing_part(frame: pl.DataFrame, expression: pl.Expr, tokens: Sequence[Token]) -> tuple[int, str | None]:
-    """Return the first attribute of the smallest part that cannot be evaluated: its place and its name, if any."""
+    """Return the first attribute of the smallest part that cannot be evaluated: its position and its name, if any."""
     passed = list[str]()
     while True:
         parts = expression.meta.pop()[::-1]
@@ -62,10 +62,10 @@ def failing_part(frame: pl.DataFrame, expression: pl.Expr, tokens: Sequence[Toke
         passed += [name for part in parts[:wrong] for name in part.meta.root_names()]
         expression = parts[wrong]
     name = next(iter(expression.meta.root_names()), None)
-    places = [token.place for token in tokens if token.name == name]
-    if name is None or not places:
+    positions = [token.position for token in tokens if token.name == name]
+    if name is None or not positions:
         return 0, None
-    return places[min(passed.count(name), len(places) - 1)], name
+    return positions[min(passed.count(name), len(positions) - 1)], name
 
 
 def _fails(frame: pl.DataFrame, expression: pl.Expr) -> bool:
@@ -85,7 +85,7 @@ def mixed_list(tokens: Sequence[Token]) -> int | None:
         elif first is None or not is_list:
             first = token
         elif tokens[number - 1].text == "," and _looks(token) != _looks(first):
-            return token.place
+            return token.position
     return None
 
 

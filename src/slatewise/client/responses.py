@@ -63,7 +63,7 @@ class Preview:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What became of feedback; a `duplicate` had arrived before, perhaps in an attempt whose answer was lost."""
+    """What became of feedback; a `duplicate` had arrived before, perhaps in an attempt whose response was lost."""
 
     slate_id: str
     event_id: str
@@ -126,67 +126,67 @@ class BatchResult:
     @property
     def failed(self) -> tuple[ServiceError, ...]:
         """The errors among the results."""
-        return tuple(one for one in self.results if isinstance(one, ServiceError))
+        return tuple(result for result in self.results if isinstance(result, ServiceError))
 
 
-def read_slate(answer: Json) -> Slate:
+def read_slate(response: Json) -> Slate:
     """Read a recorded slate."""
-    return _filled(Slate, answer, items=_items(answer), unmet=_unmet(answer))
+    return _filled(Slate, response, items=_items(response), unmet=_unmet(response))
 
 
-def read_preview(answer: Json) -> Preview:
+def read_preview(response: Json) -> Preview:
     """Read a preview."""
-    return _filled(Preview, answer, items=_items(answer), unmet=_unmet(answer))
+    return _filled(Preview, response, items=_items(response), unmet=_unmet(response))
 
 
-def read_receipt(answer: Json) -> Receipt:
+def read_receipt(response: Json) -> Receipt:
     """Read what became of feedback."""
-    return _filled(Receipt, answer)
+    return _filled(Receipt, response)
 
 
-def read_event_receipt(answer: Json) -> EventReceipt:
+def read_event_receipt(response: Json) -> EventReceipt:
     """Read what became of an event."""
-    return _filled(EventReceipt, answer)
+    return _filled(EventReceipt, response)
 
 
-def read_batch(answer: Json) -> BatchResult:
+def read_batch(response: Json) -> BatchResult:
     """Read what became of a batch of events."""
-    return BatchResult(tuple(_outcome(one) for one in answer["results"]))
+    return BatchResult(tuple(_outcome(result) for result in response["results"]))
 
 
-def read_merge(answer: Json) -> MergeReceipt:
+def read_merge(response: Json) -> MergeReceipt:
     """Read what was moved."""
-    return _filled(MergeReceipt, answer)
+    return _filled(MergeReceipt, response)
 
 
-def read_ranking(answer: Json) -> tuple[Ranked, ...]:
+def read_ranking(response: Json) -> tuple[Ranked, ...]:
     """Read reranked candidates, best first."""
-    return tuple(_filled(Ranked, one) for one in answer["results"])
+    return tuple(_filled(Ranked, candidate) for candidate in response["results"])
 
 
-def read_item(answer: Json) -> Item:
+def read_item(response: Json) -> Item:
     """Read an item."""
-    return _filled(Item, answer, categories=tuple(answer["categories"]))
+    return _filled(Item, response, categories=tuple(response["categories"]))
 
 
-def read_items(answer: Json) -> tuple[Item, ...]:
+def read_items(response: Json) -> tuple[Item, ...]:
     """Read a page of items."""
-    return tuple(read_item(one) for one in answer["items"])
+    return tuple(read_item(item) for item in response["items"])
 
 
-def _outcome(one: Json) -> EventReceipt | ServiceError:
-    error = one.get("error")
-    return read_event_receipt(one) if error is None else ServiceError(error["status"], error)
+def _outcome(result: Json) -> EventReceipt | ServiceError:
+    error = result.get("error")
+    return read_event_receipt(result) if error is None else ServiceError(error["status"], error)
 
 
-def _items(answer: Json) -> tuple[SlateItem, ...]:
-    return tuple(_filled(SlateItem, one, categories=tuple(one["categories"])) for one in answer["items"])
+def _items(response: Json) -> tuple[SlateItem, ...]:
+    return tuple(_filled(SlateItem, item, categories=tuple(item["categories"])) for item in response["items"])
 
 
-def _unmet(answer: Json) -> tuple[UnmetRule, ...]:
-    return tuple(_filled(UnmetRule, one) for one in answer.get("unmet", ()))
+def _unmet(response: Json) -> tuple[UnmetRule, ...]:
+    return tuple(_filled(UnmetRule, rule) for rule in response.get("unmet", ()))
 
 
-def _filled(kind: type[Kind], answer: Json, **ready: Any) -> Kind:
+def _filled(kind: type[Kind], response: Json, **ready: Any) -> Kind:
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    return kind(**{name: answer[name] for name in names if name in answer} | ready)
+    return kind(**{name: response[name] for name in names if name in response} | ready)
