@@ -101,7 +101,7 @@ def record_feedback(
     profile = serving.current_profile(user)
     before = _logged(serving, profile, slate, known)
     tally = before.tally.after(record)
-    after = before.with_said(_closed(serving, transaction, before, tally, record), tally)
+    after = before.with_feedback(_closed(serving, transaction, before, tally, record), tally)
     transaction.add_feedback(record)
     version = new_version()
     transaction.save_user(UserRecord(user.user, version, user.n_slates, record.received_at))
@@ -129,7 +129,7 @@ def close_expired_slate(serving: Serving, transaction: Transaction, slate: Slate
     if profile is None or logged is None:
         serving.profiles.drop(user.user)
     else:
-        serving.profiles.replace(user.user, profile.with_pending(logged.with_said(closed, tally), version))
+        serving.profiles.replace(user.user, profile.with_pending(logged.with_feedback(closed, tally), version))
     return True
 
 

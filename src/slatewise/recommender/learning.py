@@ -136,8 +136,8 @@ class LoggedSlate:
         """Whether it says anything about its items to others."""
         return bool(self.tally.n_events) and self.record.status != WITHDRAWN
 
-    def with_said(self, record: SlateRecord, tally: Tally) -> "LoggedSlate":
-        """Return the slate after something was said about it, or after it was closed."""
+    def with_feedback(self, record: SlateRecord, tally: Tally) -> "LoggedSlate":
+        """Return the slate after feedback on it, or after it was closed."""
         return LoggedSlate(record, self.numbers, tally, self.explained)
 
     def closed(self, at: float) -> "LoggedSlate":

@@ -89,12 +89,12 @@ def describe(served: ServedCatalog, chosen: Slates, choosing: Choosing) -> tuple
     distances, variety = distances_of(served.catalog, numbers)
     figures = (chosen.probability[0], chosen.deviation[0], chosen.diversity_gain[0])
     columns = np.array([*(column[: len(numbers)] for column in figures), distances])
-    found = reasons(served, numbers, choosing, chosen.beliefs)
+    of_items = reasons(served, numbers, choosing, chosen.beliefs)
     items = []
-    for number, (reason, source), said in zip(numbers.tolist(), found, _rounded(columns.T), strict=True):
+    for number, (reason, source), rounded in zip(numbers.tolist(), of_items, _rounded(columns.T), strict=True):
         item, title, categories = served.label(number)
         because, because_title = (None, None) if source is None else _source(served, source)
-        probability, deviation, gain, distance = said
+        probability, deviation, gain, distance = rounded
         reasoned = (probability, deviation or None, gain or 0.0, reason, because, because_title, distance)
         items.append(SlateItem(item, title, categories, *reasoned))
     return tuple(items), variety
@@ -126,13 +126,14 @@ def reasons(
     policy = explainable(choosing.policy)
     if policy is None:
         usual = EXPLORING if isinstance(choosing.policy, RANDOM_POLICIES) else RANKED
-        found: list[Reason] = [(POPULAR if is_popular else usual, None) for is_popular in popular.tolist()]
+        by_score: list[Reason] = [(POPULAR if is_popular else usual, None) for is_popular in popular.tolist()]
     else:
         known = belief.factor(policy.belief_in(choosing.state)) if beliefs is None else beliefs
-        found = _by_belief(policy, known, numbers, choosing, popular)
+        by_score = _by_belief(policy, known, numbers, choosing, popular)
     if choosing.boosted or choosing.pinned:
-        found = [_by_rule(number, choosing) or one for number, one in zip(numbers.tolist(), found, strict=True)]
-    return found
+        pairs = zip(numbers.tolist(), by_score, strict=True)
+        return [_by_rule(number, choosing) or reason for number, reason in pairs]
+    return by_score
 
 
 def _by_belief(
@@ -146,13 +147,13 @@ def _by_belief(
     terms = policy.score_terms(beliefs, numbers, choosing.random)
     score = terms.prior + terms.learned + terms.explored
     decided = _decided(terms, score, popular.tolist())
-    found: list[Reason] = [(one, None) for one in decided]
+    because: list[Reason] = [(term, None) for term in decided]
     if LEARNED in decided and (choosing.likes.items.size or len(choosing.wishes)):
-        found = _with_sources(policy, beliefs, numbers, choosing, decided)
-    if (LEARNED, None) not in found:
-        return found
+        because = _with_sources(policy, beliefs, numbers, choosing, decided)
+    if (LEARNED, None) not in because:
+        return because
     would_be_here = popular & (score - terms.learned >= score.min())
-    pairs = zip(found, would_be_here.tolist(), strict=True)
+    pairs = zip(because, would_be_here.tolist(), strict=True)
     return [(POPULAR, None) if reason == (LEARNED, None) and is_here else reason for reason, is_here in pairs]
 
 
@@ -167,10 +168,9 @@ def _with_sources(
         words = wish_words(wishes, [*choosing.directions.names])
         shares = np.hstack([shares, choosing.directions.shares(beliefs, shown, wishes)])
         sources = np.concatenate([sources, [-2 - words.index(word) for word in words]])
-    found = cited(shares, sources, numbers, decided)
-    pairs = zip(decided, found, strict=True)
+    pairs = zip(decided, cited(shares, sources, numbers, decided), strict=True)
     return [
-        (ASKED, words[-2 - source]) if source is not None and source < -1 else (one, source) for one, source in pairs
+        (ASKED, words[-2 - source]) if source is not None and source < -1 else (term, source) for term, source in pairs
     ]
 
 
@@ -186,21 +186,21 @@ def _source(served: ServedCatalog, source: int | str | None) -> tuple[ItemId | N
 
 def _decided(terms: ScoreTerms, score: Floats, popular: list[bool]) -> list[str]:
     """Return what decided about each item, by the terms of its score; from the last to the first."""
-    found, best_later = [], -math.inf
+    decided, best_later = [], -math.inf
     columns = (score, terms.learned, terms.explored)
     rows = [*zip(*(column.tolist() for column in columns), popular, strict=True)]
     for total, learned, explored, is_popular in reversed(rows):
         least = LEAST_SHARE * abs(total)
         if learned > 0.0 and learned >= least and learned >= explored:
-            found.append(LEARNED)
+            decided.append(LEARNED)
         elif explored > learned and explored >= least:
-            found.append(EXPLORING)
+            decided.append(EXPLORING)
         elif best_later > total + ROUNDING:
-            found.append(VARIETY)
+            decided.append(VARIETY)
         else:
-            found.append(POPULAR if is_popular else RANKED)
+            decided.append(POPULAR if is_popular else RANKED)
         best_later = max(best_later, total)
-    return found[::-1]
+    return decided[::-1]
 
 
 def cited(shares: Floats, liked: Integers, numbers: Integers, decided: list[str]) -> list[int | None]:
@@ -209,7 +209,7 @@ def cited(shares: Floats, liked: Integers, numbers: Integers, decided: list[str]
     shares (k, n) are those of the likes, whose items may repeat; where they are largest, items choose first.
     """
     places = np.full(len(numbers), -1, dtype=np.int64)
-    _cite(shares, liked, numbers, np.array([one == LEARNED for one in decided]), places)
+    _cite(shares, liked, numbers, np.array([term == LEARNED for term in decided]), places)
     return [None if place < 0 else int(liked[place]) for place in places.tolist()]
 
 

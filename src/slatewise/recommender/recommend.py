@@ -298,8 +298,8 @@ def choose_items(
         raise NothingToShowError(f"nothing is left to show; {_way_out(request)}")
     wishes = faded_wishes(served_policy, learned.wishes, now)
     directions = served_policy.directions if len(wishes) else None
-    said = (likes_at(served_policy, learned, now), wishes, directions)
-    choosing = Choosing(policy, state, random, *said, *_by_rules(served, request, numbers, policy))
+    taught = (likes_at(served_policy, learned, now), wishes, directions)
+    choosing = Choosing(policy, state, random, *taught, *_by_rules(served, request, numbers, policy))
     items, variety = describe(served, as_clicks(chosen, served_policy.rates), choosing)
     explained = served_policy.explained(numbers, chosen.probability[0, : len(numbers)])
     return numbers, items, variety, unmet, _propensities(chosen, request.rules), explained
@@ -476,7 +476,7 @@ def _withdrawn(profile: UserProfile, request: SlateRequest, now: float) -> Slate
     slate = None if request.replaces is None else profile.pending_slate(request.replaces)
     if slate is None or slate.record.status != OPEN or slate.has_reactions():
         return None
-    return SlateChange(slate, slate.with_said(slate.record.with_status(WITHDRAWN, now), slate.tally))
+    return SlateChange(slate, slate.with_feedback(slate.record.with_status(WITHDRAWN, now), slate.tally))
 
 
 def _new_id(now: float) -> str:

@@ -27,7 +27,7 @@ HEADERS = [
     (b"cross-origin-opener-policy", b"same-origin"),
 ]
 CLOSE = (b"connection", b"close")
-"""Sent along by whoever answers a request without having waited for all of it, or has no place for another one."""
+"""Sent along by whoever responds without having waited for the whole request, or has no room for another one."""
 MAX_HOSTS = 1000
 WHOLE = Arrival(is_whole=True)
 METHODS = {"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"}

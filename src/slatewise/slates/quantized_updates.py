@@ -79,8 +79,8 @@ def requantize(
 ) -> Quantized:
     """Return the copy of features of which only some items differ from those that it was made of.
 
-    An item that it did not have comes to the position of its number, behind the end. Limits of blocks become wider, never
-    narrower, so that nothing is read of items that stay as they are.
+    An item that it did not have comes to the position of its number, behind the end. Limits of blocks become wider,
+    never narrower, so that nothing is read of items that stay as they are.
     """
     positions = _positions_of(changed, copy.items)
     is_new = positions < 0

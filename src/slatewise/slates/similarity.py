@@ -25,10 +25,10 @@ def slate_varieties(
     >>> slate_varieties(np.array([[0, 1], [0, 2]]), categories, np.array([[0.0, 1.0], [1.0, 0.0], [0.6, 0.8]])).round(2)
     array([0.5, 0.2])
     """
-    found, numbers = np.empty(len(slates)), np.ascontiguousarray(slates, dtype=np.int64)
+    varieties, numbers = np.empty(len(slates)), np.ascontiguousarray(slates, dtype=np.int64)
     tables = read_only(categories, np.bool_), NO_VECTORS if vectors is None else read_only(vectors, vectors.dtype)
-    measure_variety(numbers, *tables, np.empty(slates.shape), found)
-    return found
+    measure_variety(numbers, *tables, np.empty(slates.shape), varieties)
+    return varieties
 
 
 @compiled

@@ -170,12 +170,12 @@ class SqliteWriter:
         Only checkpoints write to the database; a file that changed is looked into, as it may have been overwritten.
         """
         try:
-            found = [file.stat() for file, _ in self._files.written]
+            stats = [file.stat() for file, _ in self._files.written]
         except OSError:
             return False
-        if not all(map(os.path.samestat, found, [opened for _, opened in self._files.written])):
+        if not all(map(os.path.samestat, stats, [opened for _, opened in self._files.written])):
             return False
-        state = (found[0].st_mtime_ns, found[0].st_size)
+        state = (stats[0].st_mtime_ns, stats[0].st_size)
         if state != self._database_state and not self.checkpoints.is_database_ours():
             return False
         self._database_state = state
