@@ -124,18 +124,18 @@ def test_users_learned_in_step_are_known_as_each_by_itself(name: str, every: int
 @pytest.mark.parametrize("broken", ["late feedback", "waiting events", "what was shown"])
 def test_what_is_left_out_in_step_is_noticed(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative controls: late feedback that is not learned again, events that wait, slates that are offered again."""
-    lesson, note, hear = UserHistory.lesson, ShownInStep._note, UserHistory._hear
+    lesson, note, hear = UserHistory.lesson, ShownInStep.note, UserHistory.hear
 
     def deaf(history: UserHistory, now: float) -> bool:
         hear(history, now)
         return False
 
     if broken == "late feedback":
-        monkeypatch.setattr(UserHistory, "_hear", deaf)
+        monkeypatch.setattr(UserHistory, "hear", deaf)
     if broken == "waiting events":
         monkeypatch.setattr(UserHistory, "lesson", lambda *given: replace(lesson(*given), waiting=()))
     if broken == "what was shown":
-        monkeypatch.setattr(ShownInStep, "_note", lambda self, users, *others: note(self, 0 * users, *others))
+        monkeypatch.setattr(ShownInStep, "note", lambda self, users, *others: note(self, 0 * users, *others))
     recommender, served = eventful()
     with recommender:
         policy, n_wrong = served.policy("dc2b-calibrated"), 0

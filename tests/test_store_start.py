@@ -33,8 +33,8 @@ def crashed(old: Path, tmp_path: Path) -> Path:  # noqa: ARG001
     """The database of a process that was killed: some changes are in the database, some only in the WAL."""
     store = SqliteStore.open(str(tmp_path / "life" / "slates.db"))
     fill(store, EARLY)
-    assert store._writer is not None
-    store._writer.between_commits(lambda one: one.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)).result()
+    assert store.writer is not None
+    store.writer.between_commits(lambda one: one.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)).result()
     fill(store, LATE)
     (tmp_path / "crash").mkdir()
     for name in FILES:

@@ -73,7 +73,7 @@ def shared(array: NDArray[Any]) -> NDArray[Any]:
         return _read_only(rows)
     path = _shared[0] / f"array-{hashlib.sha256(rows.data).hexdigest()}"
     try:
-        flat = np.frombuffer(_map(path if path.exists() else _write(path, rows)), dtype=rows.dtype)
+        flat = np.frombuffer(_map(path if path.exists() else write_array(path, rows)), dtype=rows.dtype)
     except OSError:  # the disk is full, or the file has just been removed
         return _read_only(rows)
     weakref.finalize(flat, path.unlink, missing_ok=True).atexit = False
@@ -94,7 +94,7 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def _write(path: Path, array: NDArray[Any]) -> Path:
+def write_array(path: Path, array: NDArray[Any]) -> Path:
     """Write a file that appears whole; unlike a catalog, it need not survive the machine."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
