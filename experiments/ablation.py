@@ -107,7 +107,7 @@ def _with_taste(catalog: Catalog, vectors: Floats) -> Catalog:
 
 
 def _unshrunken(catalog: Catalog, people: Dataset) -> Policy:
-    with patch.object(taste, "_shares_beyond_chance", lambda directions, _people: np.ones(directions.shape[1])):
+    with patch.object(taste, "shares_beyond_chance", lambda directions, _people: np.ones(directions.shape[1])):
         return Calibrated(_with_taste(catalog, taste.taste_vectors(people)))
 
 

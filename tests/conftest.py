@@ -4,6 +4,8 @@ What a machine lacks is skipped loudly, and is a failure in CI. A test without a
 start a process, and `make unit` runs all of these.
 """
 
+import gc
+import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -30,9 +32,22 @@ REAL_DATA = os.environ.get("SLATEWISE_DATA")
 
 
 NEEDS = ("process", "postgres", "browser", "slow")
+WITHOUT_UNITS = ("browser", "durability")
+"""Folders in which no test is a unit test."""
 STARTING_A_PROCESS = {"subprocess.Popen", "os.fork", "os.posix_spawn"}
 
 _running: list[pytest.Item] = []
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import nothing of folders that have no unit tests if only these are to run."""
+    return True if config.getoption("markexpr") == "unit" and collection_path.name in WITHOUT_UNITS else None
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what was imported: it stays until the end, and is a lot to look through."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -85,10 +100,18 @@ def missing(what: str) -> NoReturn:
     pytest.skip(f"{what} is missing on this machine")
 
 
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Paths for caches; `mktemp` would list all that there are for each, which took longer than most tests."""
+    directory = tmp_path_factory.mktemp("caches")
+    return (directory / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def private_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def private_cache(caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """Keep every test away from the person's own cache and data directory."""
-    cache = tmp_path_factory.mktemp("cache")
+    cache = next(caches)
+    cache.mkdir()
     monkeypatch.setenv("SLATEWISE_CACHE", str(cache))
     monkeypatch.delenv("SLATEWISE_DATA", raising=False)
     return cache

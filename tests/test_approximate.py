@@ -43,7 +43,7 @@ def test_slates_are_whole_and_available(seed: int, kind: str, way: str, n_items:
     world = World(seed, kind, "overlap", n_items)
     available = world.available(way)
     table = available.table()[0] if isinstance(available, Available) else available[0]
-    scores, _ = world._scores(is_quantized=True)
+    scores, _ = world.scores(is_quantized=True)
     chosen = items_of(scores._replace(cosine_limit=limit), world, available)
     assert len(set(chosen)) == len(chosen) == min(K, int(table.sum()))
     assert table[chosen].all()
@@ -62,7 +62,7 @@ def largest_cosine(items: LinearItems, weights: NDArray[np.float64]) -> float:
 def test_what_is_not_closer_than_the_limit_is_never_lost(seed: int, kind: str, way: str) -> None:
     world = World(seed, kind, "overlap", 700)
     available = world.available(way)
-    scores, _ = world._scores(is_quantized=True)
+    scores, _ = world.scores(is_quantized=True)
     limit = min(max(largest_cosine(scores.items, world.weights[0]) + 1e-6, 0.0), 1.0)
     assert items_of(scores._replace(cosine_limit=limit), world, available) == items_of(scores, world, available)
 
@@ -72,7 +72,7 @@ def test_what_is_closer_may_be_lost() -> None:
     different = 0
     for seed in range(20):
         world = World(seed, "lengths", "overlap", 700)
-        scores, _ = world._scores(is_quantized=True)
+        scores, _ = world.scores(is_quantized=True)
         slates = [
             items_of(scores._replace(cosine_limit=limit), world, Available.of(world.n_items)) for limit in (0.0, 1.0)
         ]

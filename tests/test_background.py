@@ -91,7 +91,7 @@ def test_a_catalog_is_followed_although_the_store_was_away(tmp_path: Path, monke
 async def followed(service: Local, sha256: str) -> None:
     """Follow other workers until a catalog is served."""
     state = service.state
-    task = asyncio.create_task(app._follow_reloads(state))
+    task = asyncio.create_task(app.follow_reloads(state))
     for _ in range(int(PATIENCE / 0.01)):
         if state.catalog_sha256 == sha256 or task.done():
             break

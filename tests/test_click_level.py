@@ -17,9 +17,11 @@ from slatewise.policies.protocol import sigmoid
 from slatewise.recommender import PolicyShare, Recommender, rate_publications, recommend
 from slatewise.recommender.rate_publications import PublishedRates, RatesHistory, latest_rates
 from slatewise.recommender.slate_rules import SlateRules
+from tests.support.recommending import served_catalog
 
 WORLD = make_world(WorldSize(n_users=1_000, n_items=80, n_categories=5, dim=3), seed=5)
 POLICY = "dc2b-calibrated"
+POLICIES = {POLICY: PolicyShare(POLICY, options={"explore": 0.5})}
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +39,7 @@ def catalog() -> Catalog:
 
 def opened(catalog: Catalog, attention: Attention = SERVICE_DEFAULT, store: str = "memory://") -> Recommender:
     ticks = itertools.count(1_000.0)
-    policies = {POLICY: PolicyShare(POLICY, options={"explore": 0.5})}
-    return Recommender(catalog, policies, store, attention=attention, clock=lambda: float(next(ticks)))
+    return Recommender(catalog, POLICIES, store, attention=attention, clock=lambda: float(next(ticks)))
 
 
 def likes(world: World) -> Any:
@@ -152,7 +153,7 @@ def test_what_was_said_is_said_again_by_replay_and_by_other_workers(catalog: Cat
         assert all(replayed.is_same for replayed in recommender.replay())
         logged = [tuple(item[0] for item in one["items"]) for n in range(120) for one in choices(recommender, str(n))]
         assert sorted(logged) == sorted(again)
-        worker = Recommender(catalog, recommender._policies, recommender.store)
+        worker = Recommender(catalog, POLICIES, recommender.store)
         worker.learn_rates()
         assert worker.preview("new").items == recommender.preview("new").items
         assert worker.rate(3) == recommender.rate(3)
@@ -198,11 +199,16 @@ def test_levels_are_kept_in_snapshots(catalog: Catalog, monkeypatch: pytest.Monk
             slate = recommender.recommend(str(number), 10, candidates=[900, *range(30)])
             recommender.feedback(slate.slate_id, [one.id for one in slate.items if one.id == 900], seen=10)
             recommender.learn_rates()
-        digest, read = recommender._serving.served.digest, recommender.store.read
+        served, read = served_catalog(recommender), recommender.store.read
+        digest = served.digest
         latest = read(partial(latest_rates, digest=digest, known=PublishedRates()))
         assert latest.level < 0.5
         assert latest.beyond[900] > 0.0
-        assert latest == recommender._rates._published
+        published = latest.on(served)
+        assert published is not None
+        assert (served.policy(POLICY).version, served.rates.level) == (latest.version, latest.level)
+        for name in ("mean", "strength", "beyond"):
+            assert np.array_equal(getattr(served.rates, name), getattr(published, name)), name
         past = read(lambda transaction: RatesHistory(transaction, digest).at(latest.version - 2))
         assert past is not None
         assert past.level != latest.level
@@ -212,7 +218,7 @@ def test_levels_are_kept_in_snapshots(catalog: Catalog, monkeypatch: pytest.Monk
 def test_a_changed_item_leaves_the_level() -> None:
     world = make_world(WorldSize(n_users=60, n_items=40, n_categories=4, dim=3), seed=2)
     with opened(Catalog.from_factors(world.dataset, Factors(world.tastes, world.vectors), {})) as recommender:
-        policy: Any = recommender._serving.served.policy(POLICY).policy
+        policy: Any = served_catalog(recommender).policy(POLICY).policy
         half = policy.with_rates(replace(policy.current, mean=policy.current.mean.copy(), level=0.5))
         grown = policy.catalog.with_items([900], categories=[[]])
         assert half.with_items(grown, np.array([40])).current.level == 0.5

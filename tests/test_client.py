@@ -8,6 +8,7 @@ from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -67,7 +68,7 @@ def test_without_ids_of_the_first_attempt_something_is_counted_twice(
     def with_new_ids(call: calls.Call[Any]) -> dict[str, Any]:
         request = made(call)
         names = [name for name in ("request_id", "event_id") if name in request["json"]]
-        return request | {"json": request["json"] | {name: calls._new_id() for name in names}}
+        return request | {"json": request["json"] | {name: uuid4().hex for name in names}}
 
     monkeypatch.setattr("slatewise.client.synchronous.http_request", with_new_ids)
     with (

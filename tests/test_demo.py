@@ -99,16 +99,16 @@ def test_the_check_fails_when_the_slate_stays_the_same(monkeypatch: pytest.Monke
 
     def answers(*given: object) -> None:
         script = iter(given)
-        monkeypatch.setattr(demo_client, "_request", lambda *_: next(script))
+        monkeypatch.setattr(demo_client, "request", lambda *_: next(script))
 
     answers(b"page", slate, {}, other, {"clicks": 1})
-    assert demo_client._check(0).startswith("ok")
+    assert demo_client.check(0).startswith("ok")
     answers(b"page", slate, {}, slate, {"clicks": 1})
     with pytest.raises(ValueError, match="repeats items"):
-        demo_client._check(0)
+        demo_client.check(0)
     answers(b"page", slate, {}, other, {"clicks": 0})
     with pytest.raises(ValueError, match="one click was sent, but the service counts 0"):
-        demo_client._check(0)
+        demo_client.check(0)
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,16 @@ NAMES = sorted(set(slatewise.__all__) - {"__version__"})
 
 
 def failures(module: ModuleType, directory: Path, monkeypatch: pytest.MonkeyPatch) -> doctest.TestResults:
-    """Run the examples of a module in an empty directory, where they may write files."""
+    """Run the examples of a module in an empty directory, where they may write files.
+
+    As `doctest.testmod` does, which also prepares for running every docstring that has none.
+    """
     monkeypatch.chdir(directory)
-    return doctest.testmod(module, optionflags=OPTIONS)
+    runner = doctest.DocTestRunner(optionflags=OPTIONS)
+    for documented in doctest.DocTestFinder().find(module):
+        if documented.examples:
+            runner.run(documented)
+    return doctest.TestResults(runner.failures, runner.tries)
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -17,7 +17,7 @@ from slatewise.policies.calibrated import Calibrated
 from slatewise.randomness import Streams, user_keys
 from slatewise.recommender import Item, Recommender, SlateRules, item_frame
 from slatewise.slates import Available, quantized
-from tests.support.recommending import make_catalog, restarted
+from tests.support.recommending import make_catalog, restarted, served_catalog
 
 N_ITEMS = 100
 PART = 8
@@ -86,24 +86,24 @@ def test_a_frame_that_is_made_again_would_be_noticed(shop: Recommender, monkeypa
 
 
 def test_what_nothing_is_said_about_stays_the_same_object(shop: Recommender) -> None:
-    served, before = shop._serving.served, shop.snapshot
+    served, before = served_catalog(shop), shop.snapshot
     changes(shop)["a price"]()
     after = shop.snapshot
     assert after.catalog is before.catalog
     assert after.available is before.available
     assert after.published_at is before.published_at
-    assert shop._serving.served.prepared() is served.prepared()
+    assert served_catalog(shop).prepared() is served.prepared()
 
 
 def counted_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many items were prepared for choosing slates, each time that any were."""
-    counts, prepare = list[int](), Calibrated._vectors
+    counts, prepare = list[int](), Calibrated.vectors_of
 
     def counting(policy: Calibrated, items: Any) -> Any:
         counts.append(len(items))
         return prepare(policy, items)
 
-    monkeypatch.setattr(Calibrated, "_vectors", counting)
+    monkeypatch.setattr(Calibrated, "vectors_of", counting)
     return counts
 
 
@@ -127,7 +127,7 @@ def test_policies_prepare_only_what_changed(
     counts = counted_rows(monkeypatch)
     CONTENT[name](shop)
     assert 0 < sum(counts) <= 2
-    afresh, served = restarted(shop)._serving.served, shop._serving.served
+    afresh, served = served_catalog(restarted(shop)), served_catalog(shop)
     assert sum(counts) > N_ITEMS, "the negative control: a restart prepares everything"
     one, other = served.policy("dc2b-calibrated"), afresh.policy("dc2b-calibrated")
     for name_of_table in ("vectors", "rates", "noise", "features", "similarity_vectors"):

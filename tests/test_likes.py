@@ -80,7 +80,7 @@ def test_taste_vectors_are_those_of_a_block_with_a_row_per_user() -> None:
         basis, _ = np.linalg.qr(centered.T @ (centered @ basis))
     _, singular, right = np.linalg.svd(centered @ basis, full_matrices=False)
     directions = ((basis @ right.T) * (singular / np.sqrt(699)))[:, :50]
-    shares = taste._shares_beyond_chance(directions, Likes.of(DATASET))
+    shares = taste.shares_beyond_chance(directions, Likes.of(DATASET))
     expected = (directions * np.sqrt(shares))[:, shares > 0]
     passes: list[None] = []
     found = taste_vectors(DATASET, on_pass=lambda: passes.append(None))

@@ -50,7 +50,7 @@ def with_copy(items: LinearItems, numbers: Integers) -> LinearItems:
 
 
 def kept(copies: ListCopies) -> list[bytes]:
-    return [*copies._kept]
+    return [*copies.kept]
 
 
 def some_of(n_items: int, random: np.random.Generator) -> Integers:
@@ -66,9 +66,9 @@ def test_slates_from_a_list_are_those_without_the_copy(
     world = World(seed, kind, form, n_items)
     numbers = some_of(n_items, world.random)
     available = listed(n_items, numbers, np.unique(world.random.choice(numbers, size=3)), is_closed)
-    scores, rule = world._scores(is_quantized=True)
+    scores, rule = world.scores(is_quantized=True)
     with_copy(scores.items, numbers)
-    exact, exact_rule = world._scores(is_quantized=False)
+    exact, exact_rule = world.scores(is_quantized=False)
     found, expected = choose(scores, rule, available, K), choose(exact, exact_rule, available.table(), K)
     np.testing.assert_array_equal(found.items, expected.items)
     np.testing.assert_array_equal(found.gains, expected.gains)
@@ -84,7 +84,7 @@ def test_weights_that_float32_cannot_hold_leave_the_copy_aside(seed: int, scale:
     world.weights *= scale
     numbers = some_of(700, world.random)
     available = listed(700, numbers, numbers[::3], is_closed)
-    items, exact = (world._scores(is_quantized)[0] for is_quantized in (True, False))
+    items, exact = (world.scores(is_quantized)[0] for is_quantized in (True, False))
     with_copy(items.items, numbers)
     found = choose(items, rules.relevance(), available, K).items
     assert kept(items.items.lists) == [available.key]
@@ -94,17 +94,17 @@ def test_weights_that_float32_cannot_hold_leave_the_copy_aside(seed: int, scale:
 def test_the_copy_of_a_list_is_what_is_chosen_from() -> None:
     """The negative control: with the copy of other items, others are chosen."""
     world = World(1, "normal", "linear", 700)
-    scores, rule = world._scores(is_quantized=True)
+    scores, rule = world.scores(is_quantized=True)
     numbers, others = np.arange(0, 700, 2), np.arange(1, 700, 2)
     available = listed(700, numbers)
-    scores.items.lists._kept[available.key] = others, copy_of_list(scores.items.quantized, others)
+    scores.items.lists.kept[available.key] = others, copy_of_list(scores.items.quantized, others)
     assert (choose(scores, rule, available, K).items % 2 == 1).all()
 
 
 @given(SEEDS, KINDS)
 def test_the_copy_of_a_list_says_the_same_of_each_item_and_its_limits_hold(seed: int, kind: str) -> None:
     world = World(seed, kind, "linear", 700)
-    whole, numbers = world._scores(is_quantized=True)[0].items.quantized, some_of(700, world.random)
+    whole, numbers = world.scores(is_quantized=True)[0].items.quantized, some_of(700, world.random)
     if whole is NOT_QUANTIZED:
         return
     copy, place_of = copy_of_list(whole, numbers), {item: place for place, item in enumerate(whole.items.tolist())}
@@ -164,7 +164,7 @@ def test_a_list_without_changed_items_keeps_its_copy() -> None:
     features, numbers = np.random.default_rng(0).normal(size=(300, DIM)), np.arange(100)
     items = with_copy(LinearItems.of(features, np.zeros(300), np.zeros(300)), numbers)
     after, key = changed_items(items, (items.features, np.eye(1, 300, 200)[0]), np.array([200])), kept(items.lists)[0]
-    assert after.lists._kept[key][1] is items.lists._kept[key][1]
+    assert after.lists.kept[key][1] is items.lists.kept[key][1]
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_lists_that_are_seldom_asked_for_take_no_memory(whole: Quantized) -> Non
     for number in range(3 * MOST_COUNTED):
         for _ in range(ENOUGH - 1):
             assert copies.get(listed(640, np.arange(number, 300 + number)), whole) is None
-    assert len(copies._counts) == MOST_COUNTED
+    assert len(copies.counted) == MOST_COUNTED
     assert not kept(copies)
 
 

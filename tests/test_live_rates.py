@@ -20,6 +20,7 @@ from tests.support.recommending import Job, WrappedStore
 
 WORLD = make_world(WorldSize(n_users=300, n_items=60, n_categories=5, dim=3), seed=5)
 CLOCK = itertools.count(1_000.0)
+POLICY = "dc2b-calibrated"
 
 
 def trained(world: World) -> Catalog:
@@ -27,8 +28,14 @@ def trained(world: World) -> Catalog:
 
 
 def exploring(catalog: Catalog, store: str, explore: float = 1.0) -> Recommender:
-    policies = {"dc2b-calibrated": PolicyShare("dc2b-calibrated", options={"explore": explore})}
+    policies = {POLICY: PolicyShare(POLICY, options={"explore": explore})}
     return Recommender(catalog, policies, store, clock=lambda: float(next(CLOCK)))
+
+
+def another(recommender: Recommender, store: Store | None = None) -> Recommender:
+    """Another worker on the same store, which explores as much."""
+    policies = {POLICY: PolicyShare(POLICY, options={"explore": 1.0})}
+    return Recommender(recommender.catalog, policies, store or recommender.store)
 
 
 @pytest.fixture
@@ -83,7 +90,7 @@ def test_feedback_on_a_slate_from_another_catalog_counts_for_that_one(store: str
 def test_a_slate_that_was_seen_and_then_withdrawn_says_nothing(store: str) -> None:
     """Whether it is drafted first or chosen within the transaction, and whoever withdraws it."""
     with exploring(trained(WORLD), store) as recommender:
-        other = Recommender(recommender.catalog, recommender._policies, recommender.store)
+        other = another(recommender)
         for number, one in enumerate((recommender, other, recommender, other)):
             slate = recommender.recommend(f"user {number}", 5)
             recommender.feedback(slate.slate_id, seen=5, final=False)
@@ -103,7 +110,7 @@ def test_a_slate_that_was_seen_and_then_withdrawn_says_nothing(store: str) -> No
 def test_what_taste_explains_of_a_slate_is_found_after_it_was_merged(store: str, size: int) -> None:
     """Another slate has its user and number by then. Whoever did not show the slate looks for it in the log."""
     with exploring(trained(WORLD), store) as recommender:
-        other = Recommender(recommender.catalog, recommender._policies, recommender.store)
+        other = another(recommender)
         for _ in range(3):
             liked = recommender.recommend("session", 5)
             recommender.feedback(liked.slate_id, [item.id for item in liked.items if int(item.id) % 2])
@@ -144,7 +151,7 @@ def test_no_rate_is_lost_while_the_store_is_away(calls: int, store: str, monkeyp
     monkeypatch.setattr(live_rates, "PER_WRITE", 4)
     with exploring(trained(WORLD), store) as recommender:
         away = StoreThatGoesAway(recommender.store)
-        other = Recommender(recommender.catalog, recommender._policies, cast(Store, away))
+        other = another(recommender, cast(Store, away))
         for number in range(6):
             slate = recommender.recommend(f"user {number}", 3)
             other.feedback(slate.slate_id, [slate.items[0].id], seen=3)
@@ -195,7 +202,7 @@ def test_a_new_item_that_everyone_likes_is_found_and_one_that_nobody_likes_is_no
 def test_two_workers_come_to_the_same_rates(store: str) -> None:
     catalog = trained(WORLD)
     recommender = exploring(catalog, store)
-    other = Recommender(catalog, recommender._policies, recommender.store)
+    other = another(recommender)
     for number in range(30):
         one = (recommender, other)[number % 2]
         slate = one.recommend(f"user {number}", 5)
@@ -263,7 +270,7 @@ def test_what_is_kept_in_memory_is_what_the_store_has(store: str) -> None:
     """Also after items were added between two steps, and after another recommender has learned much."""
     catalog = trained(WORLD).with_items([100], categories=[WORLD.dataset.category_names[0]])
     with exploring(catalog, store) as recommender:
-        other = Recommender(catalog, recommender._policies, recommender.store)
+        other = another(recommender)
         start = recommender.rate(100)
         for number, one in enumerate([recommender] * 4 + [other] * 20 + [recommender] * 4):
             slate = one.recommend(f"user {number}", 3, candidates=[100, 1, 2])

@@ -452,7 +452,7 @@ def test_a_soak_ends_when_the_server_dies(monkeypatch: pytest.MonkeyPatch) -> No
     record = Record(Stream("all", 10.0, lambda: REQUEST, ignore), 3_600.0)
     server = Server(cast(Any, Exited()), 1)
     with pytest.raises(ChildProcessError, match="exited with 3"):
-        asyncio.run(soak._load(server, [record], Soak(3_600.0), lambda _: None))
+        asyncio.run(soak.load_and_watch(server, [record], Soak(3_600.0), lambda _: None))
 
 
 def test_results_can_be_appended_to_a_page(

@@ -100,7 +100,7 @@ def test_without_room_or_a_directory_arrays_stay_where_they_are(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_write", full)
+        patch.setattr(module, "write_array", full)
         array = shared(LARGE)
         assert not is_mapped(array)
         assert not array.flags.writeable

@@ -209,7 +209,7 @@ def test_a_read_that_the_store_repeats_counts_once(monkeypatch: pytest.MonkeyPat
     """As PostgreSQL's store does when it loses a connection. The control: a reader that adds to itself counts twice."""
 
     def added(reader: Any, *arguments: Any, **named: Any) -> Any:
-        reader._read_user(*arguments, **named)
+        reader.read_user(*arguments, **named)
         return reader
 
     with Recommender(CATALOG, DRAWN, clock=Clock()) as recommender:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from operator import methodcaller
 from typing import Any
 
@@ -95,7 +95,9 @@ def in_step(served: ServedCatalog, policy: ServedPolicy, users: Sequence[Sequenc
                 yield now[place], {name: array[[row]] for name, array in states.items()}, table[row]
 
 
+@cache
 def eventful(**rules: Any) -> tuple[Recommender, ServedCatalog]:
+    """A recommender with a log; tests only read from it, so it is served once per rules."""
     clock = Clock()
     recommender = Recommender(make_catalog(12), clock=clock, **rules)
     serve(recommender, clock, np.random.default_rng(8))
@@ -109,49 +111,46 @@ def eventful(**rules: Any) -> tuple[Recommender, ServedCatalog]:
 @pytest.mark.parametrize("every", [3, 1_000])
 def test_users_learned_in_step_are_known_as_each_by_itself(name: str, every: int, rules: dict[str, float]) -> None:
     recommender, served = eventful(**rules)
-    with recommender:
-        policy, n_seen = served.policy(name), 0
-        for asking, state, available in in_step(served, policy, asked(recommender, every)):
-            expected, is_open = by_itself(served, policy, asking)
-            assert available.tolist() == is_open.tolist()
-            assert state.keys() == expected.keys()
-            for one, value in state.items():
-                np.testing.assert_allclose(value, expected[one], rtol=1e-9, atol=1e-10, err_msg=one)
-            n_seen += 1
+    policy, n_seen = served.policy(name), 0
+    for asking, state, available in in_step(served, policy, asked(recommender, every)):
+        expected, is_open = by_itself(served, policy, asking)
+        assert available.tolist() == is_open.tolist()
+        assert state.keys() == expected.keys()
+        for one, value in state.items():
+            np.testing.assert_allclose(value, expected[one], rtol=1e-9, atol=1e-10, err_msg=one)
+        n_seen += 1
     assert n_seen > 90
 
 
 @pytest.mark.parametrize("broken", ["late feedback", "waiting events", "what was shown"])
 def test_what_is_left_out_in_step_is_noticed(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative controls: late feedback that is not learned again, events that wait, slates that are offered again."""
-    lesson, note, hear = UserHistory.lesson, ShownInStep._note, UserHistory._hear
+    lesson, note, hear = UserHistory.lesson, ShownInStep.note, UserHistory.hear
 
     def deaf(history: UserHistory, now: float) -> bool:
         hear(history, now)
         return False
 
     if broken == "late feedback":
-        monkeypatch.setattr(UserHistory, "_hear", deaf)
+        monkeypatch.setattr(UserHistory, "hear", deaf)
     if broken == "waiting events":
         monkeypatch.setattr(UserHistory, "lesson", lambda *given: replace(lesson(*given), waiting=()))
     if broken == "what was shown":
-        monkeypatch.setattr(ShownInStep, "_note", lambda self, users, *others: note(self, 0 * users, *others))
+        monkeypatch.setattr(ShownInStep, "note", lambda self, users, *others: note(self, 0 * users, *others))
     recommender, served = eventful()
-    with recommender:
-        policy, n_wrong = served.policy("dc2b-calibrated"), 0
-        for asking, state, available in in_step(served, policy, asked(recommender, 1_000)):
-            expected, is_open = by_itself(served, policy, asking)
-            is_same = all(np.allclose(state[one], value, atol=1e-9) for one, value in expected.items())
-            n_wrong += not (is_same and available.tolist() == is_open.tolist())
+    policy, n_wrong = served.policy("dc2b-calibrated"), 0
+    for asking, state, available in in_step(served, policy, asked(recommender, 1_000)):
+        expected, is_open = by_itself(served, policy, asking)
+        is_same = all(np.allclose(state[one], value, atol=1e-9) for one, value in expected.items())
+        n_wrong += not (is_same and available.tolist() == is_open.tolist())
     assert n_wrong > 5
 
 
 def test_a_lesson_says_what_came_since_the_last() -> None:
     recommender, served = eventful()
-    with recommender:
-        log, _, _ = asked(recommender, 1_000)[0][0]
-        history = UserHistory(served, log)
-        lessons: list[Lesson] = [history.lesson(slate) for slate in log.slates]
+    log, _, _ = asked(recommender, 1_000)[0][0]
+    history = UserHistory(served, log)
+    lessons: list[Lesson] = [history.lesson(slate) for slate in log.slates]
     assert any(one.is_again for one in lessons)
     assert any(one.waiting for one in lessons)
     assert all(len(one.parts) <= 3 for one in lessons if not one.is_again)

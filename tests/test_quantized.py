@@ -76,12 +76,12 @@ class World:
         self.wide = self.features.astype(np.float64)
 
     def choose(self, available: Available | NDArray[np.bool_], is_quantized: bool) -> Choice:
-        scores, rule = self._scores(is_quantized)
+        scores, rule = self.scores(is_quantized)
         if is_quantized:
             assert scores.items.quantized.codes.size or not 1e-20 < np.abs(self.features).max() < 1e20
         return choose(scores, rule, available, K)
 
-    def _scores(self, is_quantized: bool) -> tuple[Scores, Rule]:
+    def scores(self, is_quantized: bool) -> tuple[Scores, Rule]:
         if self.form == "logistic":
             squared = np.square(self.wide).sum(axis=1)
             lengths = np.log(squared, where=squared > 0.0, out=np.full_like(squared, -np.inf))

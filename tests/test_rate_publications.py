@@ -162,7 +162,7 @@ def test_a_snapshot_that_counts_before_it_is_whole_is_noticed(monkeypatch: pytes
     def begin(transaction: Transaction, digest: str, snapshot: tuple[int, int], now: float) -> None:
         RatesIndex(digest, (snapshot,), snapshot, snapshot[0]).save(transaction, now)
 
-    monkeypatch.setattr(rate_publications, "_begin", begin)
+    monkeypatch.setattr(rate_publications, "begin_snapshot", begin)
     with pytest.raises(AssertionError):
         _ = [interrupted(18, at, is_before=True) for at in range(1, 80)]
 

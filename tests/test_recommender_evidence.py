@@ -27,6 +27,7 @@ from tests.support.recommending import (
     loaded_profile,
     make_catalog,
     restarted,
+    served_catalog,
     served_policy,
     state_of,
 )
@@ -49,7 +50,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 def loaded(recommender: Recommender, user: str, use_saved: bool) -> UserProfile:
     """The profile of a user, from the saved belief or from the whole log."""
-    served, policy = recommender._serving.served, served_policy(recommender)
+    served, policy = served_catalog(recommender), served_policy(recommender)
     return recommender.store.read(lambda t: load_profile(t, t.lock(user), served, policy, use_saved=use_saved))
 
 
@@ -354,13 +355,13 @@ def test_a_merged_session_is_as_if_it_had_always_been_the_users(store: Store) ->
 
 def test_attention_follows_the_latest_fit() -> None:
     with Recommender(CATALOG, attention="curve") as recommender:
-        assert recommender._rules.attention == SERVICE_DEFAULT
+        assert recommender.attention == SERVICE_DEFAULT
         key = served_policy(recommender).key
         content = {"rule": "curve", "skip_weight": 0.4, "curve": [1.0, 0.5]}
         recommender.store.write(lambda t: t.save_fit(FitRecord("attention", 1.0, content))).result()
         assert recommender.follow_fit()
         assert not recommender.follow_fit()
-        assert recommender._rules.attention == Attention("curve", 0.4, (1.0, 0.5))
+        assert recommender.attention == Attention("curve", 0.4, (1.0, 0.5))
         assert served_policy(recommender).key != key
 
 

@@ -30,6 +30,7 @@ from tests.support.recommending import (
     loaded_profile,
     make_catalog,
     restarted,
+    served_catalog,
 )
 from tests.support.store_rows import do, emptied
 
@@ -42,8 +43,13 @@ def catalog() -> Catalog:
 
 
 @pytest.fixture
-def recommender(catalog: Catalog) -> Iterator[Recommender]:
-    with Recommender(catalog, clock=Clock()) as opened:
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def recommender(catalog: Catalog, clock: Clock) -> Iterator[Recommender]:
+    with Recommender(catalog, clock=clock) as opened:
         yield opened
 
 
@@ -114,9 +120,9 @@ def test_a_patch_changes_only_what_it_names(recommender: Recommender) -> None:
 def test_what_says_the_same_is_no_change(recommender: Recommender) -> None:
     item = Item(1, "one", ["X"], {"a": 1})
     assert [recommender.put_items([item]), recommender.put_items([item])] == [1, 1]
-    served = recommender._serving.served
+    served = served_catalog(recommender)
     assert not recommender.follow_items()
-    assert recommender._serving.served is served
+    assert served_catalog(recommender) is served
 
 
 @pytest.mark.parametrize(
@@ -227,8 +233,7 @@ def test_the_frame_has_a_row_per_item_of_the_catalog(recommender: Recommender) -
     assert frame["price"].null_count() == N_ITEMS
 
 
-def test_an_item_is_not_offered_before_it_is_published(recommender: Recommender) -> None:
-    clock: Any = recommender._serving.clock
+def test_an_item_is_not_offered_before_it_is_published(recommender: Recommender, clock: Clock) -> None:
     recommender.put_items([Item(1, published_at=clock.now + 10), Item(101, published_at=clock.now + 20)])
     assert offered(recommender) == TRAINED - {101}
     clock.now += 10

@@ -27,6 +27,7 @@ from tests.support.recommending import (
     loaded_profile,
     make_catalog,
     restarted,
+    served_catalog,
 )
 from tests.support.store_rows import at_once, emptied
 
@@ -154,7 +155,7 @@ def test_slates_while_the_catalog_changes_belong_to_the_catalog_they_were_chosen
 
 def check_catalogs(recommender: Recommender) -> None:
     """Every slate has only items of the catalog that it names."""
-    catalogs = {Recommender(catalog)._serving.served.digest: catalog for catalog in (CATALOG, OTHER_CATALOG)}
+    catalogs = {served_catalog(Recommender(catalog)).digest: catalog for catalog in (CATALOG, OTHER_CATALOG)}
     for slate in recommender.export("ann")["slates"]:
         assert set(slate["items"]) <= set(catalogs[slate["catalog"]].item_ids)
 

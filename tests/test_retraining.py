@@ -40,7 +40,7 @@ def make_due(directory: Path) -> None:
 
 def run(trainer: Retraining, script: str, monkeypatch: pytest.MonkeyPatch) -> TrainingRecord | None:
     """Train with a child of our own instead of `slatewise train`."""
-    monkeypatch.setattr(trainer, "_command", lambda: ["/bin/sh", "-c", script])
+    monkeypatch.setattr(trainer, "command", lambda: ["/bin/sh", "-c", script])
     return asyncio.run(trainer.run_if_due())
 
 
@@ -87,10 +87,10 @@ def test_a_training_that_is_killed_changes_nothing_and_the_next_one_runs(
 def test_without_the_lock_two_trainings_would_run_at_once(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control."""
     make_due(shop / "catalog")
-    monkeypatch.setattr(retraining, "_is_free", lambda _descriptor: True)
+    monkeypatch.setattr(retraining, "is_free", lambda _descriptor: True)
     first, second = Retraining(settings(shop)), Retraining(settings(shop))
     for trainer in (first, second):
-        monkeypatch.setattr(trainer, "_command", lambda: ["/bin/sh", "-c", "sleep 2"])
+        monkeypatch.setattr(trainer, "command", lambda: ["/bin/sh", "-c", "sleep 2"])
         monkeypatch.setattr(trainer, "is_due", lambda _now: True)
 
     async def both() -> list[TrainingRecord | None]:
@@ -102,16 +102,8 @@ def test_without_the_lock_two_trainings_would_run_at_once(shop: Path, monkeypatc
 def test_one_training_at_a_time_and_its_priority_is_low(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_due(shop / "catalog")
     first, second = Retraining(settings(shop)), Retraining(settings(shop))
-    monkeypatch.setattr(first, "_command", lambda: ["/bin/sh", "-c", "sleep 0.5; nice"])
-    monkeypatch.setattr(second, "_command", lambda: ["/bin/sh", "-c", "exit 7"])
-    seen: list[bytes] = []
-    outcome = retraining._outcome
-
-    def note(record: TrainingRecord, code: int | None, output: bytes, errors: bytes) -> TrainingRecord:
-        seen.append(output)
-        return outcome(record, code, output, errors)
-
-    monkeypatch.setattr(retraining, "_outcome", note)
+    monkeypatch.setattr(first, "command", lambda: ["/bin/sh", "-c", f"sleep 0.5; nice > {shop}/priority"])
+    monkeypatch.setattr(second, "command", lambda: ["/bin/sh", "-c", "exit 7"])
 
     async def both() -> list[TrainingRecord | None]:
         started = asyncio.create_task(first.run_if_due())
@@ -122,12 +114,14 @@ def test_one_training_at_a_time_and_its_priority_is_low(shop: Path, monkeypatch:
     refused, done = asyncio.run(both())
     assert refused is None
     assert done is not None
-    assert seen == [b"19\n"]
+    assert (shop / "priority").read_text() == "19\n"
 
 
-def test_a_training_whose_server_was_killed_keeps_the_lock_and_counts_as_interrupted_afterwards(shop: Path) -> None:
+def test_a_training_whose_server_was_killed_keeps_the_lock_and_counts_as_interrupted_afterwards(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = shop / "catalog"
-    with retraining._lock(directory) as descriptor:
+    with retraining.training_lock(directory) as descriptor:
         assert descriptor is not None
         child = os.fork()
         if not child:
@@ -137,8 +131,9 @@ def test_a_training_whose_server_was_killed_keeps_the_lock_and_counts_as_interru
     assert read_history(directory)[0].outcome == "running"
     os.waitpid(child, 0)
     assert read_history(directory)[0].outcome == "interrupted"
-    Retraining(settings(shop))._note(TrainingRecord(2.0, "accepted"))
-    assert [record.outcome for record in read_history(directory)] == ["accepted", "interrupted"]
+    make_due(directory)
+    assert run(Retraining(settings(shop)), "exit 1", monkeypatch) is not None
+    assert [record.outcome for record in read_history(directory)] == ["failed", "interrupted"]
 
 
 @pytest.mark.slow

@@ -436,7 +436,7 @@ def test_what_runs_on_the_event_loop_is_noticed(service: Local, monkeypatch: pyt
 
 def test_operators_without_threads_of_their_own_would_wait(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: a thread is free for them once two slow calls have given up: the first goes to a third."""
-    monkeypatch.setattr(service.state, "_operators", service.state.workers)
+    monkeypatch.setattr(service.state, "operators", service.state.workers)
     slow = SlowCalls(service, "draft", patience=0.05)
     statuses(service, "draft", slow, monkeypatch)
     assert not any(slow.was_released[:2])

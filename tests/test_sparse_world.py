@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from scipy.stats import chi2
 
-from slatewise.data.sparse_world import USERS_AT_ONCE, SparseWorld, _draw
+from slatewise.data.sparse_world import USERS_AT_ONCE, SparseWorld, draw_likes
 from slatewise.data.synthetic import WorldSize
 
 SIZE = WorldSize(USERS_AT_ONCE, 300, 5, dim=3, top_log_odds=0.0, taste_spread=1.0)
@@ -48,9 +48,9 @@ def test_likes_of_a_user_are_distinct_and_ascending_and_the_same_again() -> None
 def test_no_room_for_all_likes_is_noticed() -> None:
     tastes, truth = np.zeros((3, 2)), (np.zeros((4, 2)), np.full(4, 1e6))
     starts = np.zeros(4, dtype=np.int64)
-    assert _draw(tastes, truth, 0, np.zeros(11, dtype=np.int32), starts) == -1
-    assert _draw(tastes, truth, 0, np.zeros(12, dtype=np.int32), starts) == 12
-    assert _draw(tastes, (truth[0], np.full(4, 1e-9)), 0, np.zeros(3, dtype=np.int32), starts) == 3
+    assert draw_likes(tastes, truth, 0, np.zeros(11, dtype=np.int32), starts) == -1
+    assert draw_likes(tastes, truth, 0, np.zeros(12, dtype=np.int32), starts) == 12
+    assert draw_likes(tastes, (truth[0], np.full(4, 1e-9)), 0, np.zeros(3, dtype=np.int32), starts) == 3
 
 
 def test_chunks_become_files_of_distinct_users(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def statement(store: Store, sql: str) -> None:
 
     def work(transaction: Transaction) -> None:
         assert isinstance(transaction, SqlTransaction)
-        transaction._execute(sql, ())
+        transaction.execute(sql, ())
 
     do(store, work)
 

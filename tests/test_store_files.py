@@ -69,10 +69,10 @@ def test_without_a_look_at_links_and_the_lock_of_the_database_there_are_two_owne
     assert store.health()["kind"] == "sqlite"
     other = path.with_name("other.db")
     other.hardlink_to(path)
-    monkeypatch.setattr(sqlite_files, "_refuse_links", lambda *_: None)
+    monkeypatch.setattr(sqlite_files, "refuse_links", lambda *_: None)
     with pytest.raises(StoreUnavailableError, match="another path"):
         OwnedFiles(other)
-    monkeypatch.setattr(sqlite_files, "_locked_database", sqlite_files._open)
+    monkeypatch.setattr(sqlite_files, "locked_database", sqlite_files.open_file)
     OwnedFiles(other).release()
     other.unlink()
 
@@ -149,7 +149,7 @@ def test_a_store_that_does_not_look_acknowledges_what_is_lost(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: the same store without the look at its files."""
-    monkeypatch.setattr(SqliteWriter, "_are_files_in_place", lambda _: True)
+    monkeypatch.setattr(SqliteWriter, "are_files_in_place", lambda _: True)
     monkeypatch.setattr(OwnedFiles, "check", lambda _: None)
     rename(path)
     do(store, one_more("lost"))
@@ -186,7 +186,7 @@ def test_nothing_is_acknowledged_into_a_file_that_was_overwritten(
 
 def test_checkpoints_are_not_taken_for_other_content(store: SqliteStore, path: Path) -> None:
     """The control: what we write to the file ourselves changes it, too."""
-    writer, before = store._writer, path.stat()
+    writer, before = store.writer, path.stat()
     assert writer is not None
     do(store, one_more("v"))
     writer.between_commits(lambda connection: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)).result()

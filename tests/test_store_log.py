@@ -13,7 +13,7 @@ from slatewise.recommender.fitting import slate_log
 from slatewise.store.memory import MemoryStore
 from slatewise.store.protocol import Transaction
 from slatewise.store.records import SlateRecord, UserRecord
-from tests.support.recommending import make_catalog
+from tests.support.recommending import make_catalog, served_catalog
 from tests.test_importing import slatewise
 
 LOOKED_AT = (1.0, 0.7, 0.4, 0.4)
@@ -49,7 +49,7 @@ def test_a_fit_is_printed_with_its_uncertainty_and_followed(shop: tuple[Path, st
         assert not recommender.follow_fit()
         fit = recommender.fit_attention()
         assert recommender.follow_fit()
-        assert recommender._rules.attention == fit.attention
+        assert recommender.attention == fit.attention
     saved = slatewise("store", "fit", "--catalog", catalog, "--store", url, "--json")
     assert json.loads(saved.stdout)["attention"]["curve"] == list(fit.attention.curve)
 
@@ -61,13 +61,13 @@ def test_only_slates_that_somebody_spoke_of_are_fitted() -> None:
     recommender.recommend("silent", 2)
     slate = recommender.recommend("told", 2)
     recommender.feedback(slate.slate_id, [slate.items[0].id], seen=1)
-    log = slate_log(recommender.store, recommender._serving.served)
+    log = slate_log(recommender.store, served_catalog(recommender))
     assert log.reactions.items.shape == (13, 4)
     told = np.flatnonzero(log.reactions.is_seen_told)
     assert len(told) == 1
     assert log.reactions.items[told[0], 2:].tolist() == [-1, -1]
     assert log.reactions.seen[told[0]].tolist() == [True, False, False, False]
-    assert len(slate_log(recommender.store, recommender._serving.served, most_slates=3).users) == 3
+    assert len(slate_log(recommender.store, served_catalog(recommender), most_slates=3).users) == 3
 
 
 def test_a_log_without_reactions_cannot_be_fitted(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from slatewise.store import StoreError, migrations, open_store, postgres_migrati
 from slatewise.store.postgres import PostgresStore
 from slatewise.store.postgres_connection import Address, connect
 from slatewise.store.postgres_partitions import USER_TABLES, partition_tables
-from slatewise.store.postgres_session import Session, _numbered
+from slatewise.store.postgres_session import Session, numbered
 from tests.support.postgres import Server
 from tests.support.store_rows import answer, do, emptied, event, fill, one_more, slate
 
@@ -101,7 +101,7 @@ def partitions_opened(url: str, sql: str, *parameters: object) -> set[str]:
     """The partitions that a statement reads or writes, by its plan."""
     with psycopg.connect(url) as connection:
         connection.execute("SET search_path = slatewise")
-        bound = _numbered(sql).decode()
+        bound = numbered(sql).decode()
         connection.execute(f"PREPARE asked AS {bound}")
         values = psycopg.sql.SQL(", ").join(map(psycopg.sql.Literal, parameters))
         plan = connection.execute(psycopg.sql.SQL("EXPLAIN EXECUTE asked ({})").format(values)).fetchall()
@@ -138,10 +138,9 @@ def test_the_command_partitions_a_store(url: str) -> None:
 
 def test_a_connection_through_a_pooler_is_told_apart(postgres_server: Server, pgbouncer: str) -> None:
     for url, prepares in ((postgres_server.url, True), (pgbouncer, False)):
-        store = PostgresStore.open(url)
-        with store._pool.session() as session:
-            assert session.prepares == prepares
-        store.close()
+        session = connect(Address.of(url))
+        assert session.prepares == prepares
+        session.close()
 
 
 @pytest.mark.usefixtures("url")

@@ -74,7 +74,7 @@ def answer_once(number: int) -> Callable[[Transaction], bool]:
 def ask(transaction: Transaction, sql: str) -> Any:
     """Send a statement behind the back of the store, and return its one value."""
     assert isinstance(transaction, SqlTransaction)
-    return transaction._execute(sql, ())[0][0]
+    return transaction.execute(sql, ())[0][0]
 
 
 def test_two_processes_lose_no_update_and_count_no_event_twice(store: PostgresStore, url: str) -> None:

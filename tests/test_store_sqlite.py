@@ -57,8 +57,8 @@ def store(path: Path) -> Iterator[SqliteStore]:
 
 
 def writer(store: SqliteStore) -> SqliteWriter:
-    assert store._writer is not None
-    return store._writer
+    assert store.writer is not None
+    return store.writer
 
 
 def on_connection(store: SqliteStore, chore: Callable[[apsw.Connection], Any]) -> Any:
@@ -165,7 +165,7 @@ def test_network_file_systems_are_known(tmp_path: Path, monkeypatch: pytest.Monk
     table = "/dev/sda / ext4 rw 0 0\nserver:/x /srv/with\\040space nfs4 rw 0 0\n"
     assert filesystem_of(Path("/srv/with space/slates.db"), table) == "nfs4"
     assert filesystem_of(Path("/srv/with"), table) == "ext4"
-    monkeypatch.setattr("slatewise.store.sqlite_files._mounts", lambda: f"server:/x {tmp_path} cifs rw 0 0\n")
+    monkeypatch.setattr("slatewise.store.sqlite_files.mounted", lambda: f"server:/x {tmp_path} cifs rw 0 0\n")
     with pytest.raises(StoreError, match="cifs"):
         SqliteStore.open(str(tmp_path / "slates.db"))
 

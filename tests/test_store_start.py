@@ -2,12 +2,13 @@
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import apsw
 import pytest
 
-from slatewise.store import StoreDamagedError, StoreError, sqlite_start, sqlite_writer
+from slatewise.store import StoreDamagedError, StoreError, sqlite, sqlite_start, sqlite_writer
 from slatewise.store.sqlite import SqliteStore
 from slatewise.store.sqlite_backup import NO_LIMIT, back_up
 from slatewise.store.sqlite_checkpoints import Checkpoints
@@ -33,8 +34,8 @@ def crashed(old: Path, tmp_path: Path) -> Path:  # noqa: ARG001
     """The database of a process that was killed: some changes are in the database, some only in the WAL."""
     store = SqliteStore.open(str(tmp_path / "life" / "slates.db"))
     fill(store, EARLY)
-    assert store._writer is not None
-    store._writer.between_commits(lambda one: one.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)).result()
+    assert store.writer is not None
+    store.writer.between_commits(lambda one: one.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)).result()
     fill(store, LATE)
     (tmp_path / "crash").mkdir()
     for name in FILES:
@@ -191,7 +192,7 @@ def test_damaged_pages_are_noticed_at_the_start(damaged: Path) -> None:
 def test_the_check_at_the_start_ends_in_time(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A check that was given no time finds nothing, and the store opens; that is also the control."""
     monkeypatch.setattr(sqlite_start, "STEPS_BETWEEN_LOOKS", 1)
-    monkeypatch.setattr(sqlite_start.check_pages, "__defaults__", (-1.0,))
+    monkeypatch.setattr(sqlite, "check_pages", partial(sqlite_start.check_pages, seconds=-1.0))
     store = SqliteStore.open(str(damaged))
     assert store.check() != []
     store.close()

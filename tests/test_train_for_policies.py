@@ -90,7 +90,7 @@ def test_training_from_a_log_keeps_what_the_start_has(likes: Path) -> None:
 def test_trainings_on_schedule_keep_what_is_served(tmp_path: Path) -> None:
     policies = {"dc2b-calibrated": 0.9, "rival": {"policy": "ease", "share": 0.1}}
     settings = load_settings({"catalog": tmp_path, "retrain": "1h", "policies": policies})
-    words = Retraining(settings)._command()
+    words = Retraining(settings).command()
     assert [words[at + 1] for at, word in enumerate(words) if word == "--policy"] == ["dc2b-calibrated", "ease"]
 
 

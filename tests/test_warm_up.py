@@ -15,13 +15,13 @@ import json, sys
 from slatewise import compiled
 
 prepared = []
-prepare = compiled.Kernel._compile_and_call
+prepare = compiled.Kernel.compile_and_call
 
 def noting(kernel, *arguments):
     prepared.append(kernel.__wrapped__.__name__)
     return prepare(kernel, *arguments)
 
-compiled.Kernel._compile_and_call = noting
+compiled.Kernel.compile_and_call = noting
 
 from slatewise import Recommender
 from tests.support.serving import small_catalog

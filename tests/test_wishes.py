@@ -15,7 +15,16 @@ from slatewise.recommender.interaction_log import read_interaction_log
 from slatewise.recommender.types import ASKED, UnknownEventError
 from slatewise.store import open_store
 from tests.support import recommending
-from tests.support.recommending import Clock, folded, ids, make_catalog, restarted, served_policy, state_of
+from tests.support.recommending import (
+    Clock,
+    folded,
+    ids,
+    make_catalog,
+    restarted,
+    served_catalog,
+    served_policy,
+    state_of,
+)
 from tests.support.serving import local
 from tests.support.wishes import direction, mean, members, said
 
@@ -182,9 +191,9 @@ def test_a_wish_is_no_event_about_an_item_of_that_name() -> None:
     with Recommender(catalog) as recommender:
         recommender.record_events([Event("ann", "Tea", "more"), Event("ann", "Nothing", "less")])
         assert set(ids(recommender.recommend("ann", 2))) == {"Tea", "ale"}
-        assert read_interaction_log(recommender.store, recommender._rules).n_people == 0
+        assert read_interaction_log(recommender.store, served_catalog(recommender).rules).n_people == 0
         recommender.record_event(Event("ann", "Tea", "like"))
-        assert read_interaction_log(recommender.store, recommender._rules).n_people == 1
+        assert read_interaction_log(recommender.store, served_catalog(recommender).rules).n_people == 1
 
 
 def test_over_http(tmp_path: Path) -> None:

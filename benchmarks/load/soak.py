@@ -92,7 +92,7 @@ async def watch(plan: Plan, launch: Launch, directory: Path, note: Note, early: 
         note(f"{plan.slates:g} slates and {plan.feedbacks:g} feedbacks per second for {plan.seconds:g} s")
         records = [Record(stream, plan.seconds) for stream in mixed_streams(visitors, plan)]
         before, used, stolen = await expiry_metrics(running), running.cpu_seconds, stolen_seconds()
-        await _load(running, records, soak, note)
+        await load_and_watch(running, records, soak, note)
         soak.server_percent = 100.0 * (running.cpu_seconds - used) / plan.seconds
         soak.stolen_percent = 100.0 * (stolen_seconds() - stolen) / plan.seconds
         after = await expiry_metrics(running)
@@ -105,7 +105,7 @@ async def watch(plan: Plan, launch: Launch, directory: Path, note: Note, early: 
     return soak
 
 
-async def _load(running: Server, records: Sequence[Record], soak: Soak, note: Note) -> None:
+async def load_and_watch(running: Server, records: Sequence[Record], soak: Soak, note: Note) -> None:
     """Send everything and watch the server meanwhile; end at once if it died."""
     async with connected(running, CONNECTIONS) as pool:
         loading = asyncio.create_task(open_loop.fill(pool, records))

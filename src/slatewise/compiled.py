@@ -41,13 +41,13 @@ class Kernel:
 
     def __init__(self, function: FunctionType) -> None:
         update_wrapper(self, function)
-        self._call: Callable[..., Any] = self._compile_and_call
+        self._call: Callable[..., Any] = self.compile_and_call
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the machine code."""
         return self._call(*arguments)
 
-    def _compile_and_call(self, *arguments: Any) -> Any:
+    def compile_and_call(self, *arguments: Any) -> Any:
         """Compile for the types of these arguments, or read what was compiled before; from then on call numba's."""
         import numba
 

@@ -48,7 +48,7 @@ def answer_and_die(path: Path, n_failures: int, way: str) -> None:
     disk = FailingDisk()
     apsw.set_default_vfs("failing")
     if way == "without erasing":
-        SqliteWriter._erase_failed_commit = lambda *_: None  # type: ignore[method-assign]
+        SqliteWriter.erase_failed_commit = lambda *_: None  # type: ignore[method-assign]
     store = SqliteStore.open(str(path))
     store.write(lambda transaction: transaction.add_slate(slate("u", 0))).result()
     disk.n_failures = n_failures

@@ -176,5 +176,5 @@ def test_without_hashes_a_flipped_catalog_would_be_served(place: Place, catalog:
     flip_a_vector(place, catalog)
     with pytest.raises(CatalogError):
         Catalog.load(place.catalog)
-    with patch("slatewise.catalog.model_files._check_arrays_file"):
+    with patch("slatewise.catalog.model_files.check_arrays_file"):
         assert (Catalog.load(place.catalog).vectors != catalog.vectors).sum() == 1

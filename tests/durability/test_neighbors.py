@@ -138,14 +138,14 @@ def stopped_reader(store: SqliteStore) -> Iterator[None]:
 
 def pages_left_at_restarts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows: how many pages the writer has to copy itself whenever it starts the WAL over."""
-    restart, left = sqlite_checkpoints._restart, []
+    restart, left = sqlite_checkpoints.restart_wal, []
 
     def counted(connection: apsw.Connection) -> bool:
         pages, copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
         left.append(pages - copied)
         return restart(connection)
 
-    monkeypatch.setattr(sqlite_checkpoints, "_restart", counted)
+    monkeypatch.setattr(sqlite_checkpoints, "restart_wal", counted)
     return left
 
 
@@ -199,7 +199,7 @@ def test_a_writer_that_may_copy_everything_copies_a_long_wal(
 class Attempts(sqlite_checkpoints.Checkpoints):
     """When the writer tries to start the WAL over; nothing is copied meanwhile."""
 
-    def _serve(self) -> None:
+    def serve(self) -> None:
         pass
 
     def commit(self, monkeypatch: pytest.MonkeyPatch, pages: int, *, is_read: bool) -> bool:
@@ -210,8 +210,8 @@ class Attempts(sqlite_checkpoints.Checkpoints):
             tries.append(pages)
             return not is_read
 
-        monkeypatch.setattr(sqlite_checkpoints, "_restart", restart)
-        self.shorten_wal(self._connection, pages)
+        monkeypatch.setattr(sqlite_checkpoints, "restart_wal", restart)
+        self.shorten_wal(apsw.Connection(":memory:"), pages)
         return bool(tries)
 
 
@@ -237,7 +237,7 @@ def test_a_restart_that_failed_is_tried_again_soon_however_often_it_failed(
 
 def test_a_checkpoint_of_our_own_is_no_failed_restart(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite refuses two at a time; the writer does not wait for the other, and tries after its next commit."""
-    with attempts._turn:
+    with attempts.paused():
         assert not attempts.commit(monkeypatch, 160, is_read=False)
     assert attempts.commit(monkeypatch, 161, is_read=False)
 
@@ -258,8 +258,8 @@ def test_a_list_of_users_is_read_in_many_short_reads(store: SqliteStore, monkeyp
 
 
 def can_restart(store: SqliteStore) -> bool:
-    assert store._writer is not None
-    return store._writer.between_commits(sqlite_checkpoints._restart).result(timeout=30)
+    assert store.writer is not None
+    return store.writer.between_commits(sqlite_checkpoints.restart_wal).result(timeout=30)
 
 
 def run_command(place: Place, *words: str) -> None:

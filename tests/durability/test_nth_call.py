@@ -221,7 +221,7 @@ def test_the_nth_call_fails_for_every_n(
 def test_profiles_whose_version_does_not_change_are_caught(tmp_path: Path) -> None:
     """The control: what a failed job has cached looks up to date."""
     assert n_caught(tmp_path) == 0
-    with patch.object(recommend, "_version_numbers", itertools.repeat(0)):
+    with patch.object(recommend, "version_numbers", itertools.repeat(0)):
         assert n_caught(tmp_path) > 0
 
 

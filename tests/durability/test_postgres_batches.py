@@ -18,6 +18,7 @@ from slatewise.store import StoreError, postgres_batch, postgres_session, postgr
 from slatewise.store.postgres import PostgresStore
 from slatewise.store.protocol import Transaction
 from tests.support.postgres import Server, wait_for
+from tests.support.recommending import serving
 from tests.support.store_rows import do, emptied, one_more
 
 N_JOBS = 20
@@ -71,7 +72,7 @@ def test_jobs_about_one_user_that_run_side_by_side_are_caught(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server itself does not keep jobs of one transaction apart."""
-    monkeypatch.setattr(postgres_batch._Task, "_wait_for_turn", lambda _task, _user: None)
+    monkeypatch.setattr(postgres_batch.Task, "wait_for_turn", lambda _task, _user: None)
     committed_together(store, [one_more("u")] * N_JOBS)
     assert store.read(lambda t: t.lock("u")).n_slates < N_JOBS
 
@@ -83,7 +84,7 @@ def slates_counted(store: PostgresStore) -> float:
     slate = recommender.recommend("ann", 5)
     events = [FeedbackEvent(slate.slate_id, (item.id,), event_id=str(item.id)) for item in slate.items]
     jobs: list[Callable[[Transaction], Any]] = [
-        partial(record_feedback, recommender._serving, event=event, changes=deque()) for event in events
+        partial(record_feedback, serving(recommender), event=event, changes=deque()) for event in events
     ]
     assert not any(future.result().duplicate for future in committed_together(store, jobs))
     return sum(counts.slates for counts in store.read(lambda t: t.counts_of("ann")).values())
@@ -97,13 +98,13 @@ def test_feedback_on_one_slate_that_is_committed_together_closes_it_once(store: 
 def test_feedback_that_uses_what_was_read_too_early_is_caught(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait_for_turn = postgres_batch._Task._wait_for_turn
+    wait_for_turn = postgres_batch.Task.wait_for_turn
 
-    def careless(task: postgres_batch._Task, user: str) -> bool:
+    def careless(task: postgres_batch.Task, user: str) -> bool:
         wait_for_turn(task, user)
         return True
 
-    monkeypatch.setattr(postgres_batch._Task, "_wait_for_turn", careless)
+    monkeypatch.setattr(postgres_batch.Task, "wait_for_turn", careless)
     assert slates_counted(store) > 1
 
 
@@ -143,11 +144,11 @@ def test_jobs_that_fail_together_are_caught(store: PostgresStore, monkeypatch: p
 
     def commit(writer: postgres_writer.PostgresWriter, jobs: list[Any], lock: Any) -> list[postgres_batch.Outcome]:
         try:
-            return writer._commit_once(jobs, lock)
+            return writer.commit_once(jobs, lock)
         except KeyError as error:
             return [postgres_batch.Outcome(error=error) for _ in jobs]
 
-    monkeypatch.setattr(postgres_writer.PostgresWriter, "_commit", commit)
+    monkeypatch.setattr(postgres_writer.PostgresWriter, "commit", commit)
     futures = committed_together(store, [one_more("u"), failing, one_more("v")])
     assert all(isinstance(future.exception(), KeyError) for future in futures)
 

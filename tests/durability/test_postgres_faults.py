@@ -166,7 +166,7 @@ def test_a_pool_that_always_tries_to_connect_is_caught(
     store: PostgresStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: every write knocks at the door of a server that is away."""
-    monkeypatch.setattr(postgres_pool.ConnectionPool, "_stop_connecting", lambda _pool, _why: None)
+    monkeypatch.setattr(postgres_pool.ConnectionPool, "stop_connecting", lambda _pool, _why: None)
     proxy.server.stop("immediate")
     try:
         before = len(proxy.links)

@@ -19,6 +19,7 @@ from slatewise.store.postgres_transaction import PostgresTransaction
 from slatewise.store.protocol import START, BeliefRecord, Transaction
 from tests.support.postgres import Server
 from tests.support.postgres_proxy import Proxy, proxy_to
+from tests.support.recommending import serving
 from tests.support.store_rows import answer, do, emptied, event, fill, slate
 
 MAX_FOR_SLATE, MAX_FOR_CACHED, MAX_FOR_FEEDBACK = 3, 2, 2
@@ -108,7 +109,7 @@ def test_what_is_read_ahead_is_what_would_have_been_read(url: str, covers: int |
 def test_a_reader_that_takes_any_part_of_the_log_for_all_of_it_is_caught(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Reader, "_since", lambda *_: float("-inf"))
+    monkeypatch.setattr(Reader, "since", lambda *_: float("-inf"))
     with pytest.raises((AssertionError, StoreDamagedError)):
         test_what_is_read_ahead_is_what_would_have_been_read(url, 2, True)
 
@@ -117,11 +118,11 @@ def test_profiles_loaded_ahead_give_the_same_slates(recommender: Recommender, mo
     """Somebody comes back after slates, late feedback and events from elsewhere."""
     draw, slates = random.Random(5), []
     for number in range(40):
-        recommender._serving.profiles.drop("ann")
+        serving(recommender).profiles.drop("ann")
         with monkeypatch.context() as plainly:
             plainly.setattr(PostgresTransaction, "expect_profile", lambda *_: None)
             expected = recommender.preview("ann", 5).items
-        recommender._serving.profiles.drop("ann")
+        serving(recommender).profiles.drop("ann")
         assert recommender.preview("ann", 5).items == expected
         slates.append(recommender.recommend("ann", 5))
         late = draw.choice(slates)

@@ -31,15 +31,15 @@ SLOW_DISK = 0.02
 class HastyWriter(SqliteWriter):
     """Acknowledges each job before the COMMIT of its batch, on a slow disk."""
 
-    def _attempt(self, job: Job) -> Outcome:
-        outcome = super()._attempt(job)
+    def attempt(self, job: Job) -> Outcome:
+        outcome = super().attempt(job)
         outcome.deliver()
         return replace(outcome, job=replace(job, future=Future()))
 
-    def _execute(self, sql: str, parameters: Values = ()) -> list[Values]:
+    def execute(self, sql: str, parameters: Values = ()) -> list[Values]:
         if sql == "COMMIT":
             time.sleep(SLOW_DISK)
-        return super()._execute(sql, parameters)
+        return super().execute(sql, parameters)
 
 
 class Noted:

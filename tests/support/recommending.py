@@ -14,6 +14,7 @@ from slatewise.policies import State
 from slatewise.recommender import Preview, Recommender, Slate
 from slatewise.recommender.loading import load_profile
 from slatewise.recommender.profile import UserProfile, learn_everything
+from slatewise.recommender.recommend import Serving
 from slatewise.recommender.served_catalog import ServedCatalog, ServedPolicy
 from slatewise.store import Store
 from slatewise.store.protocol import BeliefRecord, Transaction
@@ -49,22 +50,32 @@ def ids(slate: Slate | Preview) -> list[Any]:
 
 def restarted(recommender: Recommender) -> Recommender:
     """The same recommender with nothing cached: another one on the same store, as after a restart."""
+    known, rules = serving(recommender), served_catalog(recommender).rules
     return Recommender(
         recommender.catalog,
-        recommender._policies,
+        known.served.shares,
         recommender.store,
-        seed=recommender._serving.seed,
+        seed=known.seed,
         reward_wait=recommender.reward_wait,
-        clock=recommender._serving.clock,
-        attention=recommender._rules.attention,
-        half_life=recommender._rules.half_life,
-        repeat_after=recommender._rules.repeat_after,
+        clock=known.clock,
+        attention=rules.attention,
+        half_life=rules.half_life,
+        repeat_after=rules.repeat_after,
     )
+
+
+def serving(recommender: Recommender) -> Serving:
+    """What a recommender works with: the served catalog, cached profiles, the seed and the clock.
+
+    Tests of laws compare this with a slow twin, or with what another process would have. It is replaced as a whole when
+    the items change and is no part of the public API, so that only this function reaches it.
+    """
+    return recommender._serving
 
 
 def served_catalog(recommender: Recommender) -> ServedCatalog:
     """What a recommender serves from now."""
-    return recommender._serving.served
+    return serving(recommender).served
 
 
 def served_policy(recommender: Recommender, name: str | None = None) -> ServedPolicy:
@@ -74,14 +85,14 @@ def served_policy(recommender: Recommender, name: str | None = None) -> ServedPo
 
 def cached_profile(recommender: Recommender, user: str) -> UserProfile | None:
     """The cached profile of a user if it is up to date."""
-    profile = recommender._serving.profiles.get(user)
+    profile = serving(recommender).profiles.get(user)
     version = recommender.store.read(lambda transaction: transaction.lock(user).version)
     return profile if profile is not None and profile.version == version else None
 
 
 def loaded_profile(recommender: Recommender, user: str, name: str | None = None) -> UserProfile:
     """The profile of a user as it is read from the store, with all closed slates learned."""
-    served, policy = recommender._serving.served, served_policy(recommender, name)
+    served, policy = served_catalog(recommender), served_policy(recommender, name)
     return recommender.store.read(lambda t: load_profile(t, t.lock(user), served, policy))
 
 
@@ -160,7 +171,7 @@ def fold(policy: ServedPolicy, entries: list[Entry]) -> State:
 def event_evidence(recommender: Recommender, policy: ServedPolicy, event: EventRecord) -> Evidence:
     """What an event from elsewhere teaches."""
     liked, weight = policy.rules.kinds[event.kind].meaning(event.value)
-    number = recommender._serving.served.numbers([event.item])
+    number = served_catalog(recommender).numbers([event.item])
     is_report = event.kind in ("like", "purchase", "add-to-cart", "view", "owned")
     return Evidence(number[None], np.array([[liked]]), np.array([[weight]]), np.ones((1, 1)), np.array([[is_report]]))
 
@@ -173,7 +184,7 @@ def slate_evidence(
     mentioned = [item for event in said for item in (*(event.seen or ()), *event.reacted)]
     seen = [not told or item in mentioned for item in slate.items]
     value = [reaction(item, said) for item in slate.items]
-    numbers = recommender._serving.served.numbers(slate.items)
+    numbers = served_catalog(recommender).numbers(slate.items)
     reactions = Reactions(numbers[None], np.array([value]), np.array([seen]), np.array([bool(told)]))
     return policy.rules.attention.evidence(reactions)
 

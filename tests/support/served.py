@@ -63,22 +63,22 @@ def dying_in_a_checkpoint(store: Store) -> Store:
     assert isinstance(store, SqliteStore)
     trap = store.path.with_name("trap")
     sqlite_writer.CHECKPOINT_PAGES = 40
-    checkpoint = sqlite_checkpoints.Checkpoints._checkpoint
+    checkpoint = sqlite_checkpoints.Checkpoints.checkpoint
 
     def die_soon(self: sqlite_checkpoints.Checkpoints) -> bool:
         if trap.exists():
             threading.Timer(random.uniform(0.0, 0.004), partial(os.kill, os.getpid(), signal.SIGKILL)).start()
         return checkpoint(self)
 
-    sqlite_checkpoints.Checkpoints._checkpoint = die_soon  # type: ignore[method-assign]
+    sqlite_checkpoints.Checkpoints.checkpoint = die_soon  # type: ignore[method-assign]
     return store
 
 
 def on_a_small_disk(store: Store) -> Store:
     """Let the database grow by a few pages only, until there is a file `space`; it is gone when there is space."""
     assert isinstance(store, SqliteStore)
-    assert store._writer is not None
-    store._writer.between_commits(lambda one: one.pragma("max_page_count", one.pragma("page_count") + 2)).result()
+    assert store.writer is not None
+    store.writer.between_commits(lambda one: one.pragma("max_page_count", one.pragma("page_count") + 2)).result()
     threading.Thread(target=_make_space, args=(store,), daemon=True).start()
     return store
 
@@ -87,8 +87,8 @@ def _make_space(store: SqliteStore) -> None:
     wanted = store.path.parent / "space"
     while not wanted.exists():
         time.sleep(0.02)
-    assert store._writer is not None
-    store._writer.between_commits(lambda one: one.pragma("max_page_count", 1_000_000)).result()
+    assert store.writer is not None
+    store.writer.between_commits(lambda one: one.pragma("max_page_count", 1_000_000)).result()
     wanted.unlink()
 
 

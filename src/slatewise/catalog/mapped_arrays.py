@@ -76,7 +76,7 @@ def shared(array: NDArray[Any]) -> NDArray[Any]:
         return _read_only(rows)
     path = _shared[0] / f"array-{hashlib.sha256(rows.data).hexdigest()}"
     try:
-        with (path if path.exists() else _write(path, rows)).open("rb") as file:
+        with (path if path.exists() else write_array(path, rows)).open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             mapped: NDArray[Any] = np.ndarray(rows.shape, rows.dtype, buffer=content)
             version_of_file(mapped, os.dup(file.fileno()))
@@ -100,7 +100,7 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def _write(path: Path, array: NDArray[Any]) -> Path:
+def write_array(path: Path, array: NDArray[Any]) -> Path:
     """Write a file that appears whole; unlike a catalog, it need not survive the machine."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:

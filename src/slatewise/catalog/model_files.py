@@ -81,7 +81,7 @@ def read_model(directory: Path, version: str | None = None) -> tuple[Arrays, dic
     manifest = read_manifest(directory, version)
     expected = manifest["arrays"]
     path = directory / expected["file"]
-    _check_arrays_file(path, expected)
+    check_arrays_file(path, expected)
     try:
         return map_arrays(path), manifest["about"], expected["sha256"]
     except (SafetensorError, OSError, KeyError) as error:
@@ -118,7 +118,8 @@ def _check_parts(path: Path, parts: dict[str, Any], expected: dict[str, type]) -
             raise CatalogError(f"{path} has no valid part {name!r}; train or copy the catalog again")
 
 
-def _check_arrays_file(path: Path, expected: dict[str, Any]) -> None:
+def check_arrays_file(path: Path, expected: dict[str, Any]) -> None:
+    """Fail unless the file of the arrays is the one that the manifest names, byte by byte."""
     if not FILE_NAME.fullmatch(path.name) or path.name != expected["file"]:
         raise CatalogError(
             f"the manifest names the file {expected['file']!r}, which no catalog uses; train or copy it again"

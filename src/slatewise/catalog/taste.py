@@ -45,7 +45,7 @@ def taste_vectors(
     """
     likes = likes if isinstance(likes, Likes) else Likes.of(likes)
     directions = _leading_directions(_Covariance(likes, products, on_pass), largest_rank, seed)
-    shares = _shares_beyond_chance(directions, likes)
+    shares = shares_beyond_chance(directions, likes)
     kept = shares > 0.0
     kept[0] = True
     return np.asarray(directions[:, kept] * np.sqrt(np.maximum(shares[kept], SMALLEST_SHARE)))
@@ -141,7 +141,7 @@ def _leading_directions(covariance: _Covariance, largest_rank: int, seed: int) -
     return np.asarray(directions * (signs * np.sqrt(np.maximum(eigenvalues[largest], 0.0))))
 
 
-def _shares_beyond_chance(directions: Floats, likes: Likes) -> Floats:
+def shares_beyond_chance(directions: Floats, likes: Likes) -> Floats:
     """Return the share of each eigenvalue that is taste; what taste explains and the edge of chance are alternated."""
     rates = like_rates(likes.counts, likes.n_users)
     variances, squares = rates * (1.0 - rates), np.square(directions)

@@ -61,7 +61,7 @@ class DemoClient(threading.Thread):
             if self.check:
                 if self.customer is not None:
                     _check_customer(self.port, self.customer)
-                stdout.print(_check(self.port), markup=False, soft_wrap=True)
+                stdout.print(check(self.port), markup=False, soft_wrap=True)
             elif self.browse and has_desktop():
                 webbrowser.open(self.address)
             self.problem = None
@@ -75,7 +75,7 @@ class DemoClient(threading.Thread):
         end = time.monotonic() + TIMEOUT_SECONDS
         while True:
             try:
-                _request(self.port, "GET", "/health/ready")
+                request(self.port, "GET", "/health/ready")
             except OSError:
                 if time.monotonic() > end:
                     raise
@@ -89,15 +89,15 @@ def has_desktop() -> bool:
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in DESKTOP_VARIABLES)
 
 
-def _check(port: int) -> str:
+def check(port: int) -> str:
     """Act as a new user: get a slate, click its first item, and check that the next slate is different."""
     user = f"check-{uuid4().hex}"
-    _request(port, "GET", "/")
-    first = _request(port, "POST", "/v1/slates", {"user": user})
+    request(port, "GET", "/")
+    first = request(port, "POST", "/v1/slates", {"user": user})
     clicked = first["items"][0]
-    _request(port, "POST", "/v1/feedback", {"slate_id": first["slate_id"], "clicked": [clicked["id"]]})
-    second = _request(port, "POST", "/v1/slates", {"user": user})
-    profile = _request(port, "GET", f"/v1/users/{user}")
+    request(port, "POST", "/v1/feedback", {"slate_id": first["slate_id"], "clicked": [clicked["id"]]})
+    second = request(port, "POST", "/v1/slates", {"user": user})
+    profile = request(port, "GET", f"/v1/users/{user}")
     shown = [[item["id"] for item in slate["items"]] for slate in (first, second)]
     if set(shown[0]) & set(shown[1]) or not shown[1]:
         raise ValueError(f"the slate after a click repeats items: {shown[0]}, then {shown[1]}")
@@ -108,13 +108,13 @@ def _check(port: int) -> str:
 
 def _check_customer(port: int, customer: Customer) -> None:
     """Check that the first slate of somebody with a history has nothing of it."""
-    slate = _request(port, "POST", "/v1/slates", {"user": customer.user})
+    slate = request(port, "POST", "/v1/slates", {"user": customer.user})
     repeated = [item["title"] for item in slate["items"] if item["id"] in customer.owned]
     if repeated or not slate["items"]:
         raise ValueError(f"the slate of user {customer.user!r} has items they liked before: {repeated}")
 
 
-def _request(port: int, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+def request(port: int, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
     """Send a request to this machine, bypassing any proxy; an unsuccessful status is an error."""
     connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
     try:

@@ -43,7 +43,7 @@ class SparseWorld:
         order = np.argsort(-self.items.popularity, kind="stable")
         truth = (self.items.vectors[order], np.exp(self.items.popularity[order]))
         seed, liked, starts = int(random.integers(2**32)), np.empty(200 * n_users, np.int32), np.zeros(n_users + 1, int)
-        while _draw(tastes, truth, seed, liked, starts) < 0:
+        while draw_likes(tastes, truth, seed, liked, starts) < 0:
             liked = np.empty(2 * len(liked), np.int32)
         items = order[liked[: starts[-1]]]
         keys = np.repeat(np.arange(n_users) * self.size.n_items, np.diff(starts)) + items
@@ -77,7 +77,7 @@ class SparseWorld:
 
 
 @compiled
-def _draw(
+def draw_likes(
     tastes: Floats, truth: tuple[Floats, Floats], seed: int, liked: NDArray[np.int32], starts: NDArray[np.int64]
 ) -> int:
     """Draw likes by thinning; items are in the order of falling odds. Return −1 if there is no room for all.

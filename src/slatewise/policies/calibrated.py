@@ -127,9 +127,10 @@ class Calibrated:
         """The taste vectors t_i (n_items, rank), with a column for each category if categories have a weight."""
         if self.category_weight == 0.0 or not self.catalog.trained.n_categories:
             return self.catalog.taste_vectors
-        return shared(self._vectors(np.arange(self.catalog.n_items)))
+        return shared(self.vectors_of(np.arange(self.catalog.n_items)))
 
-    def _vectors(self, items: Integers) -> NDArray[np.float32]:
+    def vectors_of(self, items: Integers) -> NDArray[np.float32]:
+        """Return the rows of `vectors` of some items."""
         tastes = self.catalog.taste_vectors[items]
         if self.category_weight == 0.0 or not self.catalog.trained.n_categories:
             return tastes
@@ -291,7 +292,7 @@ class Calibrated:
         other, n_items = replace(self, catalog=catalog), catalog.n_items
         tables = vars(other)
         tables["rates"] = with_rows(self.rates, n_items, changed, sigmoid(catalog.log_odds[changed]))
-        tables["vectors"] = with_rows(self.vectors, n_items, changed, other._vectors(changed))
+        tables["vectors"] = with_rows(self.vectors, n_items, changed, other.vectors_of(changed))
         tables["noise"] = with_rows(self.noise, n_items, changed, other._noise(changed))
         tables["reported_likes"] = self.reported_likes
         tables["category_sets"] = changed_sets(self.category_sets, catalog.categories[changed], n_items, changed)

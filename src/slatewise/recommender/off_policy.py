@@ -152,10 +152,11 @@ class OffPolicyReader:
         This one stays as it is: a store that loses its connection reads again, and no slate may count twice.
         """
         longer = replace(self, skipped=Counter(self.skipped), users=[*self.users], parts=[*self.parts])
-        longer._read_user(transaction, user, number)
+        longer.read_user(transaction, user, number)
         return longer
 
-    def _read_user(self, transaction: Transaction, user: str, number: int) -> None:
+    def read_user(self, transaction: Transaction, user: str, number: int) -> None:
+        """Add the closed slates of one more user to this reader."""
         history, choices = UserHistory(self.served, LogTail.read(transaction, user)), transaction.choices_of(user)
         rates, cases = RatesHistory(transaction, self.served.digest), list[LoggedCase]()
         for slate in history.log.slates:

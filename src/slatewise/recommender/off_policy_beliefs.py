@@ -71,7 +71,7 @@ class UserHistory:
     def lesson(self, slate: SlateRecord) -> Lesson:
         """Return what there is to learn before a slate."""
         past = [event for event in self.log.events if _is_before(event.received_at, event.position, slate)]
-        is_again = self._hear(slate.created_at)
+        is_again = self.hear(slate.created_at)
         is_again |= any(
             event.received_at >= self._since and (event.position < self._covers or event.kind == RETRACT)
             for event in past
@@ -83,7 +83,7 @@ class UserHistory:
         known = [earlier for earlier in shown if earlier is not None]
         return Lesson(is_again, *_in_order(known, events, slate.number)) if events else Lesson(is_again, known)
 
-    def _hear(self, now: float) -> bool:
+    def hear(self, now: float) -> bool:
         """Take in the feedback that arrived before a time; return whether any is about a slate learned already."""
         feedback, is_late = self.log.feedback, False
         while self._n_arrived < len(feedback) and feedback[self._n_arrived].received_at < now:
@@ -256,15 +256,16 @@ class ShownInStep:
                     )
                 else:
                     (numbers, at, until), never = hidden_by(self._policy.rules, part)
-                    self._note(np.full(len(numbers), user), numbers, at, until)
+                    self.note(np.full(len(numbers), user), numbers, at, until)
                     self.never[user, never] = True
         if shown:
             sizes = [len(numbers) for _, numbers, _ in shown]
             at = np.repeat([at for _, _, at in shown], sizes)
             users = np.repeat([user for user, _, _ in shown], sizes)
-            self._note(users, np.concatenate([numbers for _, numbers, _ in shown]), at, at + repeat_after)
+            self.note(users, np.concatenate([numbers for _, numbers, _ in shown]), at, at + repeat_after)
 
-    def _note(self, users: Integers, numbers: Integers, at: Floats, until: Floats) -> None:
+    def note(self, users: Integers, numbers: Integers, at: Floats, until: Floats) -> None:
+        """Note from when and until when items are hidden from users."""
         _note_shown(users, numbers, at, until, (self.at, self.until))
 
     def available(self, users: Integers, asked: Sequence[Asked]) -> tuple[Booleans, Booleans]:

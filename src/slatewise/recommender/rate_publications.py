@@ -236,14 +236,14 @@ def _save_snapshot(store: Store, index: RatesIndex, rates: PublishedRates, now: 
     """Write a snapshot part by part; it is not there before the index says so."""
     parts = [*rates.parts()]
     snapshot = (rates.version, len(parts))
-    store.write(lambda transaction: _begin(transaction, index.digest, snapshot, now)).result()
+    store.write(lambda transaction: begin_snapshot(transaction, index.digest, snapshot, now)).result()
     for name, content in zip(index.part_names(snapshot), parts, strict=True):
         fit = FitRecord(name, now, content)
         store.write(lambda transaction, fit=fit: transaction.save_fit(fit)).result()  # type: ignore[misc]
     store.write(lambda transaction: _finish(transaction, index.digest, snapshot, now)).result()
 
 
-def _begin(transaction: Transaction, digest: str, snapshot: Snapshot, now: float) -> None:
+def begin_snapshot(transaction: Transaction, digest: str, snapshot: Snapshot, now: float) -> None:
     """Note that a snapshot is written; what is left of another that was begun is removed."""
     transaction.lock(LOCK)
     index = RatesIndex.read(transaction, digest)

@@ -53,7 +53,8 @@ from slatewise.store.records import OPEN, WITHDRAWN, Choice, ItemId, PolicyCount
 MAX_ITEMS = 500
 MAX_ID_LENGTH = 256
 PROCESS = secrets.token_hex(8)
-_version_numbers = count()
+version_numbers = count()
+"""What tells the versions that this process gives apart."""
 OWNING = ("purchase", "owned")
 """The kinds of events after which an item is owned."""
 CLOCK_STEP = 1e-6
@@ -133,7 +134,7 @@ def listed(name: str, items: Iterable[Any]) -> tuple[Any, ...]:
 
 def new_version() -> str:
     """Return a version that no user has had before, on any machine."""
-    return f"{PROCESS}-{os.getpid():x}-{next(_version_numbers):x}"
+    return f"{PROCESS}-{os.getpid():x}-{next(version_numbers):x}"
 
 
 def check_id(name: str, value: str) -> None:

@@ -175,7 +175,8 @@ class ServedCatalog:
         self.digest = digest or catalog_digest(items.catalog.trained)
         self.label = lru_cache(LABELS_CACHED)(partial(label_of, items.catalog))
         self.n_items = items.catalog.n_items
-        self._shares = shares
+        self.shares = shares
+        """The policies that were given shares of users, by name."""
         self._share_sizes = {name: entry.share for name, entry in shares.items()}
         self.experiment: Experiment | None = None
         self.shadow_entry: PolicyShare | None = None
@@ -187,7 +188,7 @@ class ServedCatalog:
     def policy(self, name: str) -> ServedPolicy:
         """Return a policy by name, prepared for serving by two slates and what they teach if it is used first."""
         if name not in self._policies:
-            self._policies.setdefault(name, self.prepare(name, self._shares.get(name, PolicyShare(name))))
+            self._policies.setdefault(name, self.prepare(name, self.shares.get(name, PolicyShare(name))))
         return self._policies[name]
 
     def prepare(self, name: str, entry: PolicyShare) -> ServedPolicy:
@@ -215,7 +216,7 @@ class ServedCatalog:
 
     def with_options(self, name: str, options: Mapping[str, Any]) -> ServedPolicy:
         """Return a policy with other options than it is served with; those that are not given stay."""
-        known = self._shares.get(name, PolicyShare(name))
+        known = self.shares.get(name, PolicyShare(name))
         return self.prepare(name, replace(known, options={**known.options, **options}))
 
     @property
@@ -244,16 +245,16 @@ class ServedCatalog:
         """Return the policy of a user by a stable hash: the same on every machine and after every restart."""
         if self.experiment is not None:
             return self.experiment.policy_of(user, self._share_sizes)
-        if len(self._shares) == 1:
-            return next(iter(self._shares))
+        if len(self.shares) == 1:
+            return next(iter(self.shares))
         return at_position(self._share_sizes, position(SALT, user))
 
     @cached_property
     def policy_names(self) -> tuple[str, ...]:
         """The policies that can be asked for by name: those with a share, then all others that this catalog allows."""
-        names = dict.fromkeys([*self._shares, *POLICIES])
+        names = dict.fromkeys([*self.shares, *POLICIES])
         return tuple(
-            name for name in names if can_make(self._shares.get(name, PolicyShare(name)), self.catalog, self.rules)
+            name for name in names if can_make(self.shares.get(name, PolicyShare(name)), self.catalog, self.rules)
         )
 
     @cached_property
@@ -275,7 +276,7 @@ class ServedCatalog:
             return self
         if attention not in self._others:
             rules = replace(self.rules, attention=attention)
-            self._others[attention] = ServedCatalog(self.items, self._shares, rules, self.digest)
+            self._others[attention] = ServedCatalog(self.items, self.shares, rules, self.digest)
         return self._others[attention]
 
     def with_items(self, items: ItemSnapshot) -> "ServedCatalog":
@@ -283,7 +284,7 @@ class ServedCatalog:
 
         Policies stay the same, unless something changed that they choose or learn by.
         """
-        served = ServedCatalog(items, self._shares, self.rules, self.digest)
+        served = ServedCatalog(items, self.shares, self.rules, self.digest)
         served.experiment, served.shadow_entry = self.experiment, self.shadow_entry
         arrays = ("vectors", "log_odds", "taste_vectors", "categories", "category_names")
         if all(getattr(items.catalog, name) is getattr(self.catalog, name) for name in arrays):

@@ -131,7 +131,7 @@ async def _keep_history(state: ServiceState) -> None:
         await state.run_for_operators(state.live.tick)
 
 
-async def _follow_reloads(state: ServiceState) -> None:
+async def follow_reloads(state: ServiceState) -> None:
     """Reload the catalog when another worker has done so."""
     while state.reload_marker is not None:
         await asyncio.sleep(FOLLOW_RELOADS_EVERY)
@@ -141,5 +141,5 @@ async def _follow_reloads(state: ServiceState) -> None:
             state.log.event("catalog refused", why=str(error))
 
 
-BACKGROUND = (_follow_reloads, _follow_fits, _learn_rates, _keep_history, _retrain)
+BACKGROUND = (follow_reloads, _follow_fits, _learn_rates, _keep_history, _retrain)
 """What runs while the service runs."""

@@ -52,7 +52,7 @@ def read_history(directory: Path) -> list[TrainingRecord]:
     except (OSError, ValueError, TypeError, KeyError):
         return []
     if records and records[0].outcome == RUNNING:
-        with _lock(directory) as descriptor:
+        with training_lock(directory) as descriptor:
             records[0] = records[0] if descriptor is None else replace(records[0], outcome=INTERRUPTED)
     left = (replace(record, outcome=INTERRUPTED) if record.outcome == RUNNING else record for record in records[1:])
     return [*records[:1], *left]
@@ -78,7 +78,7 @@ class Retraining:
         """Train if it is due and nobody else does; return what came of it, None if there was nothing to do."""
         if not self.is_due(time.time()):
             return None
-        with _lock(self._directory) as descriptor:
+        with training_lock(self._directory) as descriptor:
             if descriptor is None or not self.is_due(time.time()):
                 return None
             record = TrainingRecord(time.time(), RUNNING)
@@ -89,7 +89,7 @@ class Retraining:
 
     async def _train(self, record: TrainingRecord, lock: int) -> TrainingRecord:
         child = await asyncio.create_subprocess_exec(
-            *self._command(),
+            *self.command(),
             env={**os.environ, **self._environment()},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -108,7 +108,8 @@ class Retraining:
             raise
         return _outcome(record, child.returncode, output, errors)
 
-    def _command(self) -> list[str]:
+    def command(self) -> list[str]:
+        """Return the command that trains, with what the settings say of it."""
         settings = self._settings
         words = [sys.executable, "-m", "slatewise", "train", "--out", str(settings.catalog), "--gate", "--json"]
         for file in settings.retrain_interactions:
@@ -153,16 +154,17 @@ def _outcome(record: TrainingRecord, code: int | None, output: bytes, errors: by
 
 
 @contextmanager
-def _lock(directory: Path) -> Iterator[int | None]:
+def training_lock(directory: Path) -> Iterator[int | None]:
     """Yield the descriptor of the lock, which a child may inherit; None if another training has it."""
     descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        yield descriptor if _is_free(descriptor) else None
+        yield descriptor if is_free(descriptor) else None
     finally:
         os.close(descriptor)
 
 
-def _is_free(descriptor: int) -> bool:
+def is_free(descriptor: int) -> bool:
+    """Take a lock unless another process has it; return whether that worked."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

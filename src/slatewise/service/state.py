@@ -52,7 +52,7 @@ class ServiceState:
         self.catalog_sha256: str | None = None
         self.reload_marker: Path | None = None
         self.workers = ThreadPoolExecutor(WORKER_THREADS, "slatewise-worker")
-        self._operators = ThreadPoolExecutor(OPERATOR_THREADS, "slatewise-operator")
+        self.operators = ThreadPoolExecutor(OPERATOR_THREADS, "slatewise-operator")
         self._health_checker = ThreadPoolExecutor(1, "slatewise-health")
         self._health_check: asyncio.Future[dict[str, float | str]] | None = None
         self._search = ItemSearch(recommender.snapshot)
@@ -66,7 +66,7 @@ class ServiceState:
 
     async def run_for_operators(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Call a function in a thread that serves operators only and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._operators, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self.operators, function, *arguments)
 
     async def store_health(self) -> dict[str, float | str]:
         """Return the store's figures; raise StoreError or TimeoutError if it does not respond.
@@ -156,7 +156,7 @@ class ServiceState:
     def close(self) -> None:
         """Let the threads finish what they are doing; what is still queued is dropped."""
         self.workers.shutdown(cancel_futures=True)
-        self._operators.shutdown(cancel_futures=True)
+        self.operators.shutdown(cancel_futures=True)
         self._health_checker.shutdown(cancel_futures=True)
 
 

@@ -32,8 +32,8 @@ class ListCopies:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._kept = OrderedDict[bytes, Listed]()
-        self._counts = OrderedDict[bytes, int]()
+        self.kept = OrderedDict[bytes, Listed]()
+        self.counted = OrderedDict[bytes, int]()
 
     def get(self, available: Available, whole: Quantized) -> Listed | None:
         """Return the items that somebody may see, excluded ones included, and their copy from that of the catalog.
@@ -41,9 +41,9 @@ class ListCopies:
         None if they have been asked for too seldom to have one, are too few, or the catalog has no copy.
         """
         with self._lock:
-            if available.key in self._kept:
-                self._kept.move_to_end(available.key)
-                return self._kept[available.key]
+            if available.key in self.kept:
+                self.kept.move_to_end(available.key)
+                return self.kept[available.key]
             if whole is NOT_QUANTIZED or not self._is_due(available.key):
                 return None
         numbers = available.listed()
@@ -51,28 +51,28 @@ class ListCopies:
             return None
         listed = numbers, copy_of_list(whole, numbers)
         with self._lock:
-            self._kept[available.key] = listed
-            while sum(len(items) for items, _ in self._kept.values()) > MOST_ITEMS * len(whole.items):
-                self._kept.popitem(last=False)
+            self.kept[available.key] = listed
+            while sum(len(items) for items, _ in self.kept.values()) > MOST_ITEMS * len(whole.items):
+                self.kept.popitem(last=False)
         return listed
 
     def _is_due(self, key: bytes) -> bool:
         """Count that a list was asked for; return whether that is often enough, and begin again then."""
-        count = self._counts.pop(key, 0) + 1
+        count = self.counted.pop(key, 0) + 1
         if count < ENOUGH:
-            self._counts[key] = count
-        if len(self._counts) > MOST_COUNTED:
-            self._counts.popitem(last=False)
+            self.counted[key] = count
+        if len(self.counted) > MOST_COUNTED:
+            self.counted.popitem(last=False)
         return count >= ENOUGH
 
     def changed(self, change: Callable[[Quantized], Quantized]) -> ListCopies:
         """Return the copies of the same lists after a change of some items."""
         other = ListCopies()
         with self._lock:
-            other._kept.update(self._kept)
-            other._counts.update(self._counts)
-        for key, (numbers, copy) in other._kept.items():
-            other._kept[key] = numbers, change(copy)
+            other.kept.update(self.kept)
+            other.counted.update(self.counted)
+        for key, (numbers, copy) in other.kept.items():
+            other.kept[key] = numbers, change(copy)
         return other
 
 

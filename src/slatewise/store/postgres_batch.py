@@ -110,7 +110,7 @@ class _Batch:
 
     def run(self, jobs: Sequence[Run]) -> list[Outcome]:
         """Run all jobs to the end and return their outcomes."""
-        tasks = [_Task(self, job) for job in jobs]
+        tasks = [Task(self, job) for job in jobs]
         running = [greenlet.greenlet(task.run) for task in tasks]
         try:
             while running:
@@ -123,7 +123,7 @@ class _Batch:
         return [task.outcome for task in tasks]
 
 
-class _Task:
+class Task:
     """One job of a batch. What it has read before it locks its user is read again with the lock, in one round trip.
 
     The same goes for what it will ask about a user who was not known before. What is expected of a slate is sent at
@@ -197,7 +197,7 @@ class _Task:
         return self._batch.session.rows(statement)
 
     def _lock(self, execute: Execute, user: str) -> list[Values]:
-        is_first = self._wait_for_turn(user)
+        is_first = self.wait_for_turn(user)
         early, self._early = self._early, None
         row = self._locked_early(user, *early) if early is not None and is_first else []
         row = row or self._batch.lock(execute, user)
@@ -213,7 +213,7 @@ class _Task:
         self._ahead = {(sql, _of_user(sql, values, user)): read for (sql, values), read in reads.items()}
         return rows
 
-    def _wait_for_turn(self, user: str) -> bool:
+    def wait_for_turn(self, user: str) -> bool:
         """Let the jobs of this batch that locked the same user before come to their end; return whether there was none.
 
         What was read before they ended may be out of date. A job that finds its slate with another user, because they

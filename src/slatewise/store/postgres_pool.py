@@ -56,7 +56,7 @@ class ConnectionPool:
             return connect(self.address)
         except psycopg.Error as error:
             away = ServerAwayError(str(explained(error, self.address.where)))
-            self._stop_connecting(away)
+            self.stop_connecting(away)
             raise away from error
 
     def _give_back(self, session: Session) -> None:
@@ -66,7 +66,7 @@ class ConnectionPool:
                     self._idle.append(session)
                     return
         elif session.was_silent:
-            self._stop_connecting(ServerAwayError(f"{self.address.where} cannot be reached: it does not respond"))
+            self.stop_connecting(ServerAwayError(f"{self.address.where} cannot be reached: it does not respond"))
         else:
             self._close_idle()
         session.close()
@@ -78,7 +78,7 @@ class ConnectionPool:
         for session in idle:
             session.close()
 
-    def _stop_connecting(self, why: ServerAwayError) -> None:
+    def stop_connecting(self, why: ServerAwayError) -> None:
         """From now on say at once that the server is away, until the probe has reached it."""
         self._close_idle()
         with self._lock:

@@ -65,7 +65,7 @@ class Reader:
         user, *wanted = parameters
         if sql in TAILS:
             after, limit = (wanted[0], wanted[1]), wanted[2]
-            if limit != NO_LIMIT or wanted[0] < self._since(user):
+            if limit != NO_LIMIT or wanted[0] < self.since(user):
                 return None
             return [row for row in self._rows_of(sql, user) if (row[RECEIVED_AT], row[EVENT_ID]) > after]
         if sql == statements.SLATES_OF and wanted != [self._covered(user), NO_LIMIT]:
@@ -76,7 +76,8 @@ class Reader:
         beliefs = self._rows_of(statements.FIND_BELIEF, user)
         return int(beliefs[0][COVERED]) if beliefs else 0
 
-    def _since(self, user: str) -> float:
+    def since(self, user: str) -> float:
+        """Return the time from which on the log of a user was read ahead."""
         if not self._rows_of(statements.FIND_BELIEF, user):
             return -math.inf
         slates = self._rows_of(statements.SLATES_OF, user)

@@ -89,7 +89,7 @@ class Session:
         if self.prepares:
             self._libpq.send_query_prepared(self._name(sql), values, formats)
         else:
-            self._libpq.send_query_params(_numbered(sql), values, None, formats)
+            self._libpq.send_query_params(numbered(sql), values, None, formats)
         statement = Statement()
         self._pending.append(statement)
         self._is_flushed = self._is_sent = False
@@ -136,7 +136,7 @@ class Session:
         name = self._prepared.get(sql)
         if name is None:
             name = self._prepared[sql] = b"s%d" % len(self._prepared)
-            self._libpq.send_prepare(name, _numbered(sql))
+            self._libpq.send_prepare(name, numbered(sql))
             self._pending.append(Statement())
         return name
 
@@ -215,7 +215,7 @@ def _encoded(value: Any) -> bytes | None:
 
 
 @cache
-def _numbered(sql: str) -> bytes:
+def numbered(sql: str) -> bytes:
     """Return a statement with $1, $2, … for its parameters."""
     numbers = count(1)
     return re.sub(r"\?", lambda _: f"${next(numbers)}", sql).encode()

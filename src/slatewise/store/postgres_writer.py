@@ -88,7 +88,7 @@ class PostgresWriter:
         while is_open:
             batch, is_open = self._next_batch()
             jobs = [job for job in batch if job.future.set_running_or_notify_cancel()]
-            for job, outcome in zip(jobs, self._commit(jobs, lock_if_free), strict=True):
+            for job, outcome in zip(jobs, self.commit(jobs, lock_if_free), strict=True):
                 if isinstance(outcome.error, UserLockedError) and outcome.error.user is not None:
                     self._wait_for(outcome.error.user, job)
                 else:
@@ -106,12 +106,12 @@ class PostgresWriter:
             return batch, False
         return batch, True
 
-    def _commit(self, jobs: list[Job], lock: Lock) -> list[Outcome]:
+    def commit(self, jobs: list[Job], lock: Lock) -> list[Outcome]:
         """Commit jobs together; if that fails because of one of them, each gets a transaction of its own."""
         failure: BaseException
         for _ in range(MAX_ATTEMPTS):
             try:
-                return self._commit_once(jobs, lock)
+                return self.commit_once(jobs, lock)
             except (ServerAwayError, StoreUncertainError) as error:
                 return [Outcome(error=error) for _ in jobs]
             except BaseException as error:  # noqa: BLE001
@@ -119,12 +119,13 @@ class PostgresWriter:
             if isinstance(failure, UserLockedError) and lock is lock_patiently:
                 break
             if len(jobs) > 1 and not isinstance(failure, ConnectionLostError):
-                return [outcome for job in jobs for outcome in self._commit([job], lock)]
+                return [outcome for job in jobs for outcome in self.commit([job], lock)]
             if not isinstance(failure, RetryError):
                 break
         return [Outcome(error=failure) for _ in jobs]
 
-    def _commit_once(self, jobs: list[Job], lock: Lock) -> list[Outcome]:
+    def commit_once(self, jobs: list[Job], lock: Lock) -> list[Outcome]:
+        """Run jobs in one transaction; fail if it does."""
         with self._pool.session() as session:
             outcomes = commit_jobs(session, self._pool.address.where, [job.run for job in jobs], lock)
         if any(outcome.has_written for outcome in outcomes):
@@ -143,7 +144,7 @@ class PostgresWriter:
         while jobs := self._jobs_of(user):
             is_late = time.monotonic() > jobs[0].since + MAX_WAIT
             late = Outcome(error=StoreUnavailableError("too many users are held by other writers; try again later"))
-            outcomes = [late] * len(jobs) if is_late else self._commit(jobs, lock_patiently)
+            outcomes = [late] * len(jobs) if is_late else self.commit(jobs, lock_patiently)
             for job, outcome in zip(jobs, outcomes, strict=True):
                 outcome.deliver(job.future)
 

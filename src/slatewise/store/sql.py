@@ -56,7 +56,8 @@ class SqlTransaction:
     """
 
     def __init__(self, execute: Execute, select_user: SelectUser | None = None) -> None:
-        self._execute = execute
+        self.execute = execute
+        """Runs a statement, whatever it is; what it changes is not noted in `has_written`."""
         self._users = SqlUsers(self._run, select_user)
         self._is_exclusive = select_user is None
         self._slates_read: dict[str, SlateRecord | None] = {}
@@ -311,7 +312,7 @@ class SqlTransaction:
         if self._failure is not None:
             raise self._failure
         try:
-            return self._execute(sql, parameters)
+            return self.execute(sql, parameters)
         except StoreError as error:
             self._failure = error
             raise

@@ -28,7 +28,8 @@ class SqliteStore:
 
     def __init__(self, path: Path, writer: SqliteWriter | None = None, files: OwnedFiles | None = None) -> None:
         self.path = path
-        self._writer = writer
+        self.writer = writer
+        """None if the store was opened for reading only."""
         self._files = files
         self._readers: list[apsw.Connection] = []
         self._readers_lock = threading.Lock()
@@ -53,7 +54,7 @@ class SqliteStore:
 
     def write(self, job: Callable[[Transaction], Result]) -> Future[Result]:
         """Queue a job; the future is set once it is on the disk."""
-        return _refused() if self._writer is None else self._writer.submit(job)
+        return _refused() if self.writer is None else self.writer.submit(job)
 
     def read(self, job: Callable[[Transaction], Result]) -> Result:
         """Run a job that only reads, in the calling thread, on a snapshot."""
@@ -73,10 +74,10 @@ class SqliteStore:
 
     def vacuum(self) -> None:
         """Rewrite the file without gaps and empty the WAL, so that no byte of a forgotten user is left."""
-        if self._writer is None:
+        if self.writer is None:
             raise _read_only()
-        with self._writer.checkpoints.paused():
-            self._writer.between_commits(_vacuum).result()
+        with self.writer.checkpoints.paused():
+            self.writer.between_commits(_vacuum).result()
 
     def check(self) -> list[str]:
         """Return what SQLite finds wrong with pages and indexes; checksums find flipped bits within rows."""
@@ -103,8 +104,8 @@ class SqliteStore:
             "bytes": self.path.stat().st_size,
             "wal_bytes": wal.stat().st_size if wal.exists() else 0,
             "free_bytes": shutil.disk_usage(self.path.parent).free,
-            "backlog": 0 if self._writer is None else self._writer.backlog(),
-            "checkpoint_lag_pages": 0 if self._writer is None else self._writer.checkpoints.lag_pages,
+            "backlog": 0 if self.writer is None else self.writer.backlog(),
+            "checkpoint_lag_pages": 0 if self.writer is None else self.writer.checkpoints.lag_pages,
         }
 
     def close(self) -> None:
@@ -116,9 +117,9 @@ class SqliteStore:
             readers, self._readers = self._readers, []
         for connection in readers:
             connection.close()
-        if self._writer is not None and self._files is not None:
-            self._writer.close()
-            _close(self._writer.connection, self._files)
+        if self.writer is not None and self._files is not None:
+            self.writer.close()
+            _close(self.writer.connection, self._files)
             self._files.release()
 
     def _read(self, job: Callable[[SqlTransaction], Result]) -> Result:

@@ -43,7 +43,7 @@ class Checkpoints:
         """Held by whoever makes a checkpoint: SQLite refuses a second one at once, however long it may wait."""
         self._requested = threading.Event()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="slatewise-checkpoints", daemon=True)
+        self._thread = threading.Thread(target=self.serve, name="slatewise-checkpoints", daemon=True)
         self._thread.start()
 
     def shorten_wal(self, writer: apsw.Connection, wal_pages: int) -> None:
@@ -84,11 +84,12 @@ class Checkpoints:
         """Start the WAL over, unless the thread is just copying; then the writer asks again after its next commit."""
         if self._turn.acquire(blocking=False):
             try:
-                self._retry_at = 0 if _restart(writer) else self._wal_pages + RETRY_PAGES
+                self._retry_at = 0 if restart_wal(writer) else self._wal_pages + RETRY_PAGES
             finally:
                 self._turn.release()
 
-    def _serve(self) -> None:
+    def serve(self) -> None:
+        """Make a checkpoint whenever one is asked for, until closed; this is what the thread runs."""
         pause = FIRST_PAUSE
         while not self._closing.is_set():
             self._requested.wait()
@@ -96,12 +97,12 @@ class Checkpoints:
             if self._closing.is_set():
                 return
             with self._turn:
-                pause = FIRST_PAUSE if self._checkpoint() else min(2.0 * pause, LONGEST_PAUSE)
+                pause = FIRST_PAUSE if self.checkpoint() else min(2.0 * pause, LONGEST_PAUSE)
             if self.lag_pages:
                 self._requested.set()
             self._closing.wait(pause)
 
-    def _checkpoint(self) -> bool:
+    def checkpoint(self) -> bool:
         """Copy what no reader needs; return whether that was anything, or nothing is left."""
         try:
             self._check()
@@ -115,7 +116,8 @@ class Checkpoints:
         return has_moved or self.lag_pages == 0
 
 
-def _restart(writer: apsw.Connection) -> bool:
+def restart_wal(writer: apsw.Connection) -> bool:
+    """Copy the rest of the WAL and start it over; return False if somebody reads from it for too long."""
     writer.set_busy_timeout(RESTART_MILLISECONDS)
     try:
         writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)

@@ -37,7 +37,7 @@ class OwnedFiles:
         self._lock = _locked_lock_file(path)
         try:
             self.write_note(os.read(self._lock, 10_000).decode(errors="replace").partition("\n")[2])
-            self._database = _locked_database(path)
+            self._database = locked_database(path)
         except BaseException:
             os.close(self._lock)
             raise
@@ -55,7 +55,7 @@ class OwnedFiles:
                 raise StoreUnavailableError(
                     f"{file} was removed or replaced while it was in use; stop the service, then restore a backup"
                 )
-        _refuse_links(os.fstat(self._database), self.path)
+        refuse_links(os.fstat(self._database), self.path)
 
     def head(self) -> bytes:
         """Return the first bytes of the database file as it is now, without its WAL."""
@@ -88,7 +88,7 @@ def _is_same(file: Path, opened: os.stat_result) -> bool:
 
 def _locked_lock_file(path: Path) -> int:
     lock = companion_file(path, ".lock")
-    descriptor = _open(lock)
+    descriptor = open_file(lock)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         os.close(descriptor)
@@ -104,10 +104,11 @@ def _locked_lock_file(path: Path) -> int:
     return descriptor
 
 
-def _locked_database(path: Path) -> int:
-    descriptor = _open(path)
+def locked_database(path: Path) -> int:
+    """Open a database, created if needed, and lock it; fail if another process has it by whatever path."""
+    descriptor = open_file(path)
     try:
-        _refuse_links(os.fstat(descriptor), path)
+        refuse_links(os.fstat(descriptor), path)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
@@ -118,7 +119,7 @@ def _locked_database(path: Path) -> int:
     return descriptor
 
 
-def _open(path: Path) -> int:
+def open_file(path: Path) -> int:
     """Open a file, created if needed; follow no symbolic link."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -127,7 +128,8 @@ def _open(path: Path) -> int:
         raise StoreUnavailableError(f"{path} {problem}") from error
 
 
-def _refuse_links(status: os.stat_result, path: Path) -> None:
+def refuse_links(status: os.stat_result, path: Path) -> None:
+    """Fail if a file has more than one name."""
     if status.st_nlink > 1:
         raise StoreUnavailableError(
             f"{path} has {status.st_nlink} names (hard links), each with a WAL of its own; keep one of them"
@@ -141,7 +143,7 @@ def check_location(path: Path) -> None:
         raise StoreError(f"SQLite {apsw.sqlite_lib_version()} can damage a store; install apsw 3.51.3 or newer")
     if not path.parent.is_dir():
         raise StoreUnavailableError(f"the directory {path.parent} of the store does not exist; create it first")
-    kind = filesystem_of(path, _mounts())
+    kind = filesystem_of(path, mounted())
     if kind in NETWORK_FILESYSTEMS:
         raise StoreError(f"{path} is on a network file system ({kind}), where SQLite is not safe; use postgresql://")
 
@@ -157,6 +159,7 @@ def filesystem_of(path: Path, mounts: str) -> str:
     return kinds[max(holding, key=lambda mount: len(mount.parts))] if holding else ""
 
 
-def _mounts() -> str:
+def mounted() -> str:
+    """Return the table of mounted file systems; empty where there is none."""
     table = Path("/proc/mounts")
     return table.read_text(encoding="utf-8") if table.exists() else ""

@@ -133,7 +133,7 @@ class SqliteWriter:
             self._roll_back()
             return [Outcome(job, error=error) for job in jobs]
         try:
-            outcomes = [self._attempt(job) for job in jobs]
+            outcomes = [self.attempt(job) for job in jobs]
             self._finish()
         except StoreUncertainError as error:
             return [Outcome(job, error=error) for job in jobs]
@@ -147,24 +147,24 @@ class SqliteWriter:
             raise self._files.failure
         if not self._is_in_place:
             self._files.check()
-        self._execute("BEGIN IMMEDIATE")
+        self.execute("BEGIN IMMEDIATE")
 
     def _finish(self) -> None:
         """Commit; fail if the files are no longer in place, so that nothing is acknowledged that would be lost."""
         try:
-            self._execute("COMMIT")
+            self.execute("COMMIT")
         except StoreError as error:
             self._roll_back()
             if isinstance(error.__cause__, apsw.IOError):
-                self._erase_failed_commit(error)
+                self.erase_failed_commit(error)
             raise
-        self._is_in_place = self._are_files_in_place()
+        self._is_in_place = self.are_files_in_place()
         if not self._is_in_place:
             raise StoreUncertainError(
                 f"{self._files.path} was removed or replaced during COMMIT; the write may be lost"
             )
 
-    def _are_files_in_place(self) -> bool:
+    def are_files_in_place(self) -> bool:
         """Return whether the database and its WAL are still the files that were opened, with our content.
 
         Only checkpoints write to the database; a file that changed is looked into, as it may have been overwritten.
@@ -181,20 +181,20 @@ class SqliteWriter:
         self._database_state = state
         return True
 
-    def _erase_failed_commit(self, failure: StoreError) -> None:
+    def erase_failed_commit(self, failure: StoreError) -> None:
         """Overwrite what a failed COMMIT left in the WAL, where the next start would find it and take it for valid.
 
         SQLite writes the next transaction to the same place, so an empty one is enough: one that sets the version of
         the tables to what it is.
         """
         try:
-            self._execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            self.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
         except StoreError as error:
             raise StoreUncertainError(f"{failure}; it happened during COMMIT, so the write may be recorded") from error
 
-    def _attempt(self, job: Job) -> Outcome:
+    def attempt(self, job: Job) -> Outcome:
         """Run a job within the transaction; one that fails before it has written anything harms no other."""
-        transaction = SqlTransaction(self._execute)
+        transaction = SqlTransaction(self.execute)
         try:
             outcome = Outcome(job, job.run(transaction))
             transaction.finish()
@@ -208,7 +208,7 @@ class SqliteWriter:
         """Roll back unless SQLite already did, as it does on a full disk; if that fails, the next batch tries again."""
         if self.connection.in_transaction:
             with suppress(StoreError):
-                self._execute("ROLLBACK")
+                self.execute("ROLLBACK")
 
     def _maintain(self, job: Job) -> Outcome:
         try:
@@ -216,7 +216,8 @@ class SqliteWriter:
         except BaseException as error:  # noqa: BLE001
             return Outcome(job, error=error)
 
-    def _execute(self, sql: str, parameters: Values = ()) -> list[Values]:
+    def execute(self, sql: str, parameters: Values = ()) -> list[Values]:
+        """Run a statement on the writing connection."""
         try:
             return self.connection.execute(sql, parameters).fetchall()
         except (apsw.Error, UnicodeEncodeError) as error:
