@@ -63,8 +63,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         await asyncio.to_thread(state.sweeper.stop)
         await asyncio.to_thread(state.item_follower.stop)
         await asyncio.to_thread(state.close)
-        with suppress(StoreError):
-            await asyncio.to_thread(state.recommender.learn_rates)
+        await _learn_the_last(state)
         await asyncio.to_thread(state.recommender.close)
         state.log.event("stopped")
         await asyncio.to_thread(state.log.close)
@@ -122,6 +121,15 @@ async def _learn_rates(state: ServiceState) -> None:
         with suppress(StoreError):
             await state.run(state.recommender.learn_rates)
         pause = max(LEARN_RATES_EVERY, PAUSE_FACTOR * (time.monotonic() - started))
+
+
+async def _learn_the_last(state: ServiceState) -> None:
+    """Learn what was clicked since the last time; whatever happens, the service goes on to end."""
+    try:
+        with suppress(StoreError):
+            await asyncio.to_thread(state.recommender.learn_rates)
+    except Exception as error:  # noqa: BLE001
+        state.log.failure("learn_rates", error)
 
 
 async def _keep_history(state: ServiceState) -> None:
