@@ -149,5 +149,5 @@ async def _follow_reloads(state: ServiceState) -> None:
             state.log.event("catalog refused", why=str(error))
 
 
-BACKGROUND = (_follow_reloads, _follow_fits, _learn_rates, _keep_history, _retrain)
+BACKGROUND: tuple[Background, ...] = (_follow_reloads, _follow_fits, _learn_rates, _keep_history, _retrain)
 """What runs while the service runs."""
