@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from hypothesis import settings
 
+from tests.support.leftovers import pytest_configure, pytest_unconfigure
 from tests.support.places import in_memory
 
 if TYPE_CHECKING:
     from tests.support.postgres import Server
+
+__all__ = ["pytest_configure", "pytest_unconfigure"]
 
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)

@@ -55,6 +55,25 @@ def test_a_task_that_ends_with_its_first_failure_is_noticed(tmp_path: Path, monk
         assert asyncio.run(runs_of_a_task_that_fails_once(service, monkeypatch, 0.5)) == 1
 
 
+def test_a_service_that_cannot_learn_the_last_clicks_ends_as_usual(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: Recommender) -> int:
+        raise ValueError("nobody expected this")
+
+    async def run(service: Local) -> None:
+        async with service.app.router.lifespan_context(service.app):
+            pass
+
+    monkeypatch.setattr(Recommender, "learn_rates", failing)
+    with local(tmp_path) as service:
+        asyncio.run(run(service))
+        ends = [(line["event"], line.get("id")) for line in service.lines][-2:]
+        assert ends == [("failure", "learn_rates"), ("stopped", None)]
+        with pytest.raises(StoreUnavailableError):
+            service.recommender.recommend("ann")
+
+
 def test_items_are_followed_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(_: Recommender) -> bool:
         raise ValueError("nobody expected this")

@@ -87,6 +87,21 @@ def test_feedback_on_a_slate_from_another_catalog_counts_for_that_one(store: str
         assert sums(recommender) == learned != {}
 
 
+def test_learning_all_again_keeps_what_was_said_about_another_catalog(store: str) -> None:
+    """It was noted, but not learned yet; the log is only read for the catalog that is served."""
+    catalog = trained(WORLD)
+    with exploring(catalog, store) as recommender:
+        slates = [recommender.recommend(f"user {number}", 5) for number in range(3)]
+        recommender.use_catalog(replace(catalog, log_odds=catalog.log_odds + 0.1))
+        for slate in slates:
+            recommender.feedback(slate.slate_id, [slate.items[1].id], seen=5)
+        recommender.rebuild_rates()
+        recommender.use_catalog(catalog)
+        learned = sums(recommender)
+        recommender.rebuild_rates()
+        assert sums(recommender) == learned != {}
+
+
 def test_a_slate_that_was_seen_and_then_withdrawn_says_nothing(store: str) -> None:
     """Whether it is drafted first or chosen within the transaction, and whoever withdraws it."""
     with exploring(trained(WORLD), store) as recommender:

@@ -1,11 +1,13 @@
 """The PostgreSQL store: several processes at once, lost connections, full disks, and passwords that stay secret."""
 
 import os
+import random
 import shutil
 import subprocess
 import sys
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from operator import methodcaller
@@ -15,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from slatewise.store import StoreError, StoreFullError, StoreUnavailableError, migrations, open_store
+from slatewise.store import StoreError, StoreFullError, StoreUnavailableError, migrations, open_store, postgres_writer
 from slatewise.store.postgres import PostgresStore
 from slatewise.store.postgres_writer import N_WRITERS
 from slatewise.store.protocol import BeliefRecord, Transaction, UserRecord
@@ -201,6 +203,29 @@ def test_works_of_one_transaction_that_wait_for_each_other_are_run_again(store: 
         future.result(timeout=30)
     assert runs == ["v", "u", "v", "u"]
     assert store.read(methodcaller("lock", "u")).n_slates == 1
+
+
+def test_works_that_lock_several_users_in_any_order_all_count_once(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to 40 of them share a transaction of the only writer, and those that wait for each other are run again."""
+    monkeypatch.setattr(postgres_writer, "N_WRITERS", 1)
+    draw, expected, alone = random.Random(0), Counter[str](), PostgresStore.open(url)
+
+    def counting(users: list[str]) -> Callable[[Transaction], None]:
+        def work(t: Transaction) -> None:
+            for row in [t.lock(user) for user in users]:
+                t.save_user(UserRecord(row.user, f"stamp {row.n_slates}", row.n_slates + 1))
+
+        return work
+
+    for n_works in [3, 12, 40] * 10:
+        chosen = [draw.sample("stuvw", draw.randint(1, 3)) for _ in range(n_works)]
+        expected.update(user for users in chosen for user in users)
+        for future in [alone.write(counting(users)) for users in chosen]:
+            future.result(timeout=60)
+    alone.close()
+    assert {user: store.read(methodcaller("lock", user)).n_slates for user in expected} == expected
 
 
 def test_a_connection_that_breaks_is_replaced(store: PostgresStore) -> None:

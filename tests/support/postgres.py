@@ -16,6 +16,7 @@ import psutil
 
 from slatewise.store import StoreUnavailableError
 from tests.conftest import missing
+from tests.support.leftovers import RUN
 
 ROOT_USER = 0
 
@@ -48,7 +49,7 @@ class Server:
             capture_output=True,
             text=True,
             check=False,
-            env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"},
+            env={name: os.environ[name] for name in ("PATH", RUN) if name in os.environ} | {"LC_ALL": "C.UTF-8"},
             timeout=60,
         )
         assert done.returncode == 0, done.stdout + done.stderr

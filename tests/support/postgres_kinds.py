@@ -82,13 +82,15 @@ def pgbouncer_to(server: Server) -> Iterator[str]:
     if server.owner:
         shutil.chown(directory, server.owner)
     command = [program, "-q", str(directory / "settings.ini")]
-    process = subprocess.Popen(command, user=server.owner, stderr=subprocess.DEVNULL)  # noqa: S603
+    process = subprocess.Popen(  # noqa: S603
+        command, user=server.owner, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     url = f"postgresql://tester@127.0.0.1:{port}/postgres"
     try:
         _wait_for(url)
         yield url
     finally:
-        process.terminate()
+        process.kill()  # SIGTERM waits for clients, of which a failed test may have left some, since PgBouncer 1.23
         process.wait()
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -70,7 +70,7 @@ def main(directory: Path) -> None:
     store = f"sqlite:///{directory / 'slates.db'}"
     settings = Settings(catalog=directory / "catalog", keys=directory / "keys.json", port=0, store=SecretStr(store))
     Recommender(catalog).warm_up()  # compiles the kernels before the profile slows everything down
-    app.LEARN_RATES_EVERY = 3600.0  # what is learned from everyone in the background belongs to no request
+    app.BACKGROUND = ()  # what is done in the background, however slow this machine, belongs to no request
     profile, listener = Profile(), server.listen(settings)
     threading.setprofile(profile)
     recommender = server.make_recommender(settings)

@@ -169,13 +169,21 @@ def start_by_command(place: Place, *words: str) -> Running:
 
 
 def _ready(running: Running, began: float) -> Running:
+    try:
+        _wait_for(running, began + PATIENCE)
+    except BaseException:
+        running.kill()
+        raise
+    running.ready_after = time.monotonic() - began
+    return running
+
+
+def _wait_for(running: Running, until: float) -> None:
     with Caller(running.place) as caller:
         while caller.ask("GET", "/health/ready").status != 200:
             assert running.is_alive, running.place.log
-            assert time.monotonic() < began + PATIENCE, running.place.log
+            assert time.monotonic() < until, running.place.log
             time.sleep(0.02)
-    running.ready_after = time.monotonic() - began
-    return running
 
 
 @dataclass(frozen=True)

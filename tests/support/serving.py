@@ -155,12 +155,19 @@ class Server:
             text=True,
             start_new_session=True,
         )
-        assert self.process.stdout is not None
-        found = re.search(r"at http://\S+?:(\d+) ", self.process.stdout.readline())
+        try:
+            self._wait_for_start(self.process)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _wait_for_start(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        found = re.search(r"at http://\S+?:(\d+) ", process.stdout.readline())
         assert found, self.logged()
         self.port = int(found[1])
         self.wait_until_ready()
-        return self
 
     def __exit__(self, *_: object) -> None:
         assert self.process is not None

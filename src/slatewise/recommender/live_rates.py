@@ -148,10 +148,12 @@ class LiveRates:
             return self._published.version
 
     def rebuild(self, served: ServedCatalog, now: float) -> int:
-        """Learn the rates again from the log of this catalog, and write by how much the kept sums differ from it."""
+        """Learn the rates again from the log of this catalog, and write by how much the kept sums differ from it.
+
+        What was noted comes first: some of it may be about other catalogs.
+        """
         with self._lock:
-            self.noted.clear()
-            self._unsaved.clear()
+            self._learn_noted(served)
             self._evidence = None
             kept = self._store.read(lambda transaction: transaction.rates(served.digest))
             logged = total_rates((1.0, self._logged(served, user)) for user in self._store.users())

@@ -63,8 +63,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         await asyncio.to_thread(state.sweeper.stop)
         await asyncio.to_thread(state.item_follower.stop)
         await asyncio.to_thread(state.close)
-        with suppress(StoreError):
-            await asyncio.to_thread(state.recommender.learn_rates)
+        await _learn_the_last(state)
         await asyncio.to_thread(state.recommender.close)
         state.log.event("stopped")
         await asyncio.to_thread(state.log.close)
@@ -124,6 +123,15 @@ async def _learn_rates(state: ServiceState) -> None:
         pause = max(LEARN_RATES_EVERY, PAUSE_FACTOR * (time.monotonic() - started))
 
 
+async def _learn_the_last(state: ServiceState) -> None:
+    """Learn what was clicked since the last time; whatever happens, the service goes on to end."""
+    try:
+        with suppress(StoreError):
+            await asyncio.to_thread(state.recommender.learn_rates)
+    except Exception as error:  # noqa: BLE001
+        state.log.failure("learn_rates", error)
+
+
 async def _keep_history(state: ServiceState) -> None:
     """Add a point to the history of the page /live, again and again."""
     while True:
@@ -141,5 +149,5 @@ async def follow_reloads(state: ServiceState) -> None:
             state.log.event("catalog refused", why=str(error))
 
 
-BACKGROUND = (follow_reloads, _follow_fits, _learn_rates, _keep_history, _retrain)
+BACKGROUND: tuple[Background, ...] = (follow_reloads, _follow_fits, _learn_rates, _keep_history, _retrain)
 """What runs while the service runs."""
