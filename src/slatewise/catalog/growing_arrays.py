@@ -119,7 +119,7 @@ def next_version(array: NDArray[Any], n_rows: int, changed: Integers, n_used: in
     `claim_spare_rows` is then asked in.
     """
     file, differing = _file_of(array, n_rows, changed)
-    if file is None:
+    if file is None and len(changed) <= MOST_DIFFERENT * n_rows:
         file = RowsFile.of(array, _with_spare(n_rows))
         differing = np.unique(changed[changed < len(array) - 1])
     rows = None if file is None else file.version(array, differing)
@@ -145,9 +145,11 @@ def _with_spare(n_rows: int) -> int:
     return n_rows + max(LEAST_SPARE, int(SPARE * n_rows))
 
 
-def version_of_file(rows: NDArray[Any], descriptor: int) -> NDArray[Any]:
+def note_file(rows: NDArray[Any], descriptor: int) -> RowsFile:
     """Note that an array is all that a file holds, so that its next versions map that file; the descriptor is ours."""
-    return _remember(rows, Room(-1, RowsFile(descriptor, rows.shape, len(rows) - 1)))
+    file = RowsFile(descriptor, rows.shape, len(rows) - 1)
+    _remember(rows, Room(-1, file))
+    return file
 
 
 def _remember(rows: NDArray[Any], room: Room) -> NDArray[Any]:

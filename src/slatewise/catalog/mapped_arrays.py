@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
 
-from slatewise.catalog.growing_arrays import version_of_file
+from slatewise.catalog.growing_arrays import note_file
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -79,10 +79,10 @@ def shared(array: NDArray[Any]) -> NDArray[Any]:
         with (path if path.exists() else write_array(path, rows)).open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             mapped: NDArray[Any] = np.ndarray(rows.shape, rows.dtype, buffer=content)
-            version_of_file(mapped, os.dup(file.fileno()))
+            kept = note_file(mapped, os.dup(file.fileno()))
     except OSError:  # the disk is full, or the file has just been removed
         return _read_only(rows)
-    weakref.finalize(mapped, path.unlink, missing_ok=True).atexit = False
+    weakref.finalize(kept, path.unlink, missing_ok=True).atexit = False
     return mapped
 
 

@@ -20,7 +20,7 @@ from slatewise import belief
 from slatewise.belief.gaussian import Factored
 from slatewise.belief.rates import Rates
 from slatewise.catalog import Catalog
-from slatewise.catalog.growing_arrays import with_rows
+from slatewise.catalog.growing_arrays import MOST_DIFFERENT, with_rows
 from slatewise.catalog.mapped_arrays import shared
 from slatewise.catalog.taste import category_columns, taste_categories
 from slatewise.evidence import Evidence
@@ -273,13 +273,14 @@ class Calibrated:
     def with_rates(self, rates: Rates) -> "Calibrated":
         """Return the same policy, choosing by other rates; what it learns about users does not depend on them.
 
-        Features of items whose rates stay are copied, so that this takes time for those that changed.
+        What is prepared for items whose rates stay is taken over, so that this takes time for those that changed.
         """
         other = replace(self)
         vars(other).update({name: getattr(self, name) for name in FIXED})
         vars(other)["current"] = rates
-        if "features" in vars(self) and self.current.mean is not self.rates:
-            changed = np.flatnonzero((rates.mean != self.current.mean) | (rates.strength != self.current.strength))
+        changed = np.flatnonzero((rates.mean != self.current.mean) | (rates.strength != self.current.strength))
+        is_level_moved = self.catalog.knows_nothing and self.current.mean is self.rates  # see `_tastes`
+        if "features" in vars(self) and not is_level_moved and len(changed) <= MOST_DIFFERENT * len(rates.mean):
             vars(other)["features"] = with_rows(self.features, len(rates.mean), changed, other._features(changed))
             other._reuse_items(self, changed)
         return other
