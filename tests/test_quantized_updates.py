@@ -23,6 +23,7 @@ K = 8
 def always_quantized(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Small copies, whose versions are copies or, as those of large ones, mappings of a file."""
     monkeypatch.setattr(growing_arrays, "LEAST_MAPPED", request.param)
+    monkeypatch.setattr(growing_arrays, "MOST_DIFFERENT", 0.5)
     monkeypatch.setenv(quantized_module.VARIABLE, "1")
     monkeypatch.setattr(quantized_updates, "MOST_ADDED", 1.0)
 
