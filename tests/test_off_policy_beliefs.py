@@ -96,7 +96,7 @@ def in_step(served: ServedCatalog, policy: ServedPolicy, users: Sequence[Sequenc
 
 
 @cache
-def eventful(**rules: float) -> tuple[Recommender, ServedCatalog]:
+def eventful(**rules: Any) -> tuple[Recommender, ServedCatalog]:
     """A recommender with a log; tests only read from it, so it is served once per rules."""
     clock = Clock()
     recommender = Recommender(make_catalog(12), clock=clock, **rules)
