@@ -4,6 +4,7 @@ import doctest
 import inspect
 import pkgutil
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -34,9 +35,25 @@ def failures(module: ModuleType, directory: Path, monkeypatch: pytest.MonkeyPatc
     return doctest.TestResults(runner.failures, runner.tries)
 
 
-@pytest.mark.parametrize("name", MODULES)
+def source(name: str) -> str:
+    spec = find_spec(name)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).read_text(encoding="utf-8")
+
+
+WITH_EXAMPLES = [name for name in MODULES if ">>> " in source(name)]
+
+
+def test_every_module_can_be_imported() -> None:
+    for name in MODULES:
+        assert import_module(name).__name__ == name
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = failures(import_module(name), tmp_path, monkeypatch)
+    assert results.attempted > 0
     assert results.failed == 0, f"{results.failed} of {results.attempted} examples failed; see above"
 
 

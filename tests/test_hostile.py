@@ -7,25 +7,23 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import psutil
 import pytest
-import schemathesis
 import uvicorn
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
-from schemathesis.checks import CHECKS
-from schemathesis.core.failures import FailureGroup
-from schemathesis.generation import GenerationMode
-from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance, unsupported_method
 
 from slatewise.service.connections import GuardedProtocol
 from slatewise.service.routes import ROUTES
 from slatewise.service.schemas import ItemList, ItemsQuery
 from slatewise.service.search import ItemSearch
 from tests.support.serving import Server, local, small_catalog
+
+if TYPE_CHECKING:
+    from schemathesis.generation import GenerationMode
 
 pytestmark = pytest.mark.process
 
@@ -331,14 +329,20 @@ def test_nothing_hostile_reached_the_log(server: Server) -> None:
 
 EXAMPLES = 12
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
-UNFIT = [ignored_auth, positive_data_acceptance, unsupported_method]
-"""Keys are not needed here (the walk over all routes tests them); well-formed input may name what does not exist; and
+UNFIT = {"ignored_auth", "positive_data_acceptance", "unsupported_method"}
+"""Checks of schemathesis, which is imported where it is used, as that takes long.
+
+Keys are not needed here (the walk over all routes tests them); well-formed input may name what does not exist; and
 which methods a path has is tested elsewhere."""
 
 
-def faults(operation: Any, mode: GenerationMode) -> None:
+def faults(operation: Any, mode: "GenerationMode") -> None:
     """Send generated requests to one route; schemathesis checks the answers against the description."""
-    chosen = [check for check in CHECKS.get_all() if check not in UNFIT]
+    from schemathesis.checks import CHECKS
+
+    every = {check.__name__: check for check in CHECKS.get_all()}
+    assert every.keys() > UNFIT
+    chosen = [check for name, check in every.items() if name not in UNFIT]
 
     @settings(max_examples=EXAMPLES, phases=PHASES, suppress_health_check=list(HealthCheck), deadline=None)
     @given(case=operation.as_strategy(generation_mode=mode))
@@ -353,6 +357,9 @@ def faults(operation: Any, mode: GenerationMode) -> None:
 
 @pytest.mark.slow
 def test_no_generated_request_breaks_the_service(tmp_path: Path) -> None:
+    import schemathesis
+    from schemathesis.generation import GenerationMode
+
     with local(tmp_path, rate=0, allowed_hosts="testserver") as service:
         schema = schemathesis.openapi.from_asgi("/openapi.json", service.app)
         schema.config.checks.negative_data_rejection.expected_statuses = ["4xx"]  # the default leaves out 413
@@ -369,6 +376,9 @@ def test_no_generated_request_breaks_the_service(tmp_path: Path) -> None:
 
 def test_the_fuzzer_finds_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: a route that fails on some input is found out."""
+    import schemathesis
+    from schemathesis.core.failures import FailureGroup
+    from schemathesis.generation import GenerationMode
 
     def fails_for_some(_: ItemSearch, wanted: ItemsQuery) -> ItemList:
         return ItemList(10 // wanted.offset, [])

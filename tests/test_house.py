@@ -4,7 +4,6 @@ import ast
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -30,9 +29,10 @@ def offences(code: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_no_pickle_anywhere(path: Path) -> None:
-    assert offences(path.read_text(encoding="utf-8")) == []
+def test_no_pickle_anywhere() -> None:
+    found = {str(path.relative_to(ROOT)): offences(path.read_text(encoding="utf-8")) for path in SOURCES}
+    assert len(found) > 200
+    assert {path: names for path, names in found.items() if names} == {}
 
 
 @pytest.mark.parametrize(

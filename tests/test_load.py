@@ -165,7 +165,7 @@ def test_the_health_probe_sees_the_length_of_a_stall_and_all_who_would_have_wait
 def test_a_slow_server_does_not_pile_up_the_requests_of_the_health_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: one connection at the same constant rate waits ever longer."""
     probed = run_probe(FakePool(seconds=0.02), monkeypatch)
-    queued = run_open(Fake(seconds=0.02), connections=1)
+    queued = run_open(Fake(seconds=0.02), seconds=0.25, connections=1)
     assert max(probed.seconds) < 0.04 < max(queued.latencies)
 
 

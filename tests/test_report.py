@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import polars as pl
 import pytest
-from playwright.sync_api import sync_playwright
 
 import slatewise
 from slatewise.data.tables import DataError
@@ -351,6 +350,8 @@ def browser() -> Iterator["Browser"]:
     chromium = shutil.which("chromium")
     if chromium is None:
         missing("Chromium")
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield started
