@@ -16,6 +16,8 @@ from slatewise.recommender import Event, Recommender, RequestError, Slate, Unkno
 from slatewise.recommender.profile import learn_everything
 from slatewise.recommender.recommend import SlateRequest
 from slatewise.store import Store, open_store
+from slatewise.store.memory import MemoryTables
+from slatewise.store.records import UserRecord
 from tests.support.postgres import Server
 from tests.support.postgres_kinds import POSTGRES_KINDS, url_of
 from tests.support.recommending import (
@@ -395,3 +397,20 @@ def test_merging_while_both_users_are_active_loses_nothing(store: Store) -> None
     profile = loaded_profile(recommender, "ann")
     known = learn_everything(profile).state
     assert state_codec.difference(known, folded(recommender, "ann", profile.policy)) <= 1e-9
+
+
+def test_feedback_locks_only_the_user_whose_slate_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the one that it names, from whom it was merged away: a merge of both locks them in another order."""
+    locked, lock = list[str](), MemoryTables.lock
+
+    def noting(tables: MemoryTables, user: str) -> UserRecord:
+        locked.append(user)
+        return lock(tables, user)
+
+    with Recommender(CATALOG) as recommender:
+        slate = recommender.recommend("session", 3)
+        recommender.merge("ann", "session")
+        recommender.recommend("session", 3)
+        monkeypatch.setattr(MemoryTables, "lock", noting)
+        recommender.feedback(slate.slate_id, ids(slate)[:1], user="session")
+        assert {*locked} == {"ann"}

@@ -17,7 +17,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from slatewise.store import StoreError, StoreFullError, StoreUnavailableError, migrations, open_store, postgres_writer
+from slatewise.store import (
+    StoreError,
+    StoreFullError,
+    StoreUnavailableError,
+    migrations,
+    open_store,
+    postgres_batch,
+    postgres_writer,
+)
 from slatewise.store.postgres import PostgresStore
 from slatewise.store.postgres_writer import N_WRITERS
 from slatewise.store.protocol import BeliefRecord, Transaction, UserRecord
@@ -226,6 +234,25 @@ def test_works_that_lock_several_users_in_any_order_all_count_once(
             future.result(timeout=60)
     alone.close()
     assert {user: store.read(methodcaller("lock", user)).n_slates for user in expected} == expected
+
+
+def test_a_work_that_waits_for_users_locks_none_before_it_says_so(store: PostgresStore, url: str) -> None:
+    """It may turn out to be about another one, whose lock somebody holds who waits for the first."""
+    do(store, one_more("v"))
+
+    def work(t: Transaction) -> int:
+        t.expect_feedback("unknown", "v", None)
+        t.slate("unknown")
+        with psycopg.connect(url) as other:
+            found = other.execute("SELECT 1 FROM slatewise.users WHERE user_id = 'v' FOR UPDATE SKIP LOCKED").fetchall()
+        return len(found)
+
+    with store._pool.session() as session:
+        n_free = {
+            lock: postgres_batch.commit_jobs(session, "here", [work], lock)[0].result
+            for lock in (postgres_batch.lock_patiently, postgres_batch.lock_if_free)
+        }
+    assert n_free == {postgres_batch.lock_patiently: 1, postgres_batch.lock_if_free: 0}
 
 
 def test_a_connection_that_breaks_is_replaced(store: PostgresStore) -> None:

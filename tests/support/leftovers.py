@@ -13,7 +13,7 @@ from uuid import uuid4
 import psutil
 import pytest
 
-RUN = "SLATEWISE_TEST_RUN"
+RUN = "TEST_RUN_OF_SLATEWISE"
 SECONDS_TO_END = 60.0
 """Threads that take longer to end are not waited for; it is said where they are."""
 

@@ -145,21 +145,20 @@ def _logged(
 
 
 def _locked_slate(transaction: Transaction, event: FeedbackEvent) -> tuple[SlateRecord, UserRecord]:
-    """Return the slate of an event and its user, locked; the slate is read once no other writer can change it.
+    """Return the slate of an event and its user, locked; the slate is read again once no other writer can change it.
 
-    If the event names its user, they are locked at once. A slate that was merged into another user in the meantime is
-    looked for again.
+    The user that an event names only says where the slate will be found. If it was merged into another one, the named
+    user is not locked: who holds one user while waiting for another may wait for somebody who waits for the first.
     """
-    owner = event.user
-    transaction.expect_feedback(event.slate_id, owner, event.event_id)
+    transaction.expect_feedback(event.slate_id, event.user, event.event_id)
+    locked: tuple[str, UserRecord] | None = None
     for _ in range(3):
-        user = None if owner is None else transaction.lock(owner)
         slate = transaction.slate(event.slate_id)
         if slate is None:
             raise UnknownSlateError("there is no such slate; feedback names the slate_id that came with the slate")
-        if user is not None and slate.user == owner:
-            return slate, user
-        owner = slate.user
+        if locked is not None and locked[0] == slate.user:
+            return slate, locked[1]
+        locked = slate.user, transaction.lock(slate.user)
     raise UnknownSlateError("the slate is being merged into another user; send the event again")
 
 

@@ -150,7 +150,12 @@ class Task:
         """Do nothing: while a user is locked, nothing is read that may not be needed."""
 
     def expect_feedback(self, slate_id: str, user: str | None, event_id: str | None) -> None:
-        """Lock the user of a slate and read what there is about it; the order matters."""
+        """Lock the user of a slate and read what there is about it; the order matters.
+
+        A job that waits for users does not lock one before it has read who it is about.
+        """
+        if self._batch.lock is not lock_if_free:
+            return
         with translated(self._batch.where):
             self._early = self._sent(slate_id, user, event_id)
 
