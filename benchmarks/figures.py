@@ -131,6 +131,7 @@ FIGURES: dict[str, Figure] = {
         "workers", "memory of 4 workers with 1,000,000 items, over that of one: 1 if all is shared, 4 if nothing"
     ),
     "workers_share_nothing": Figure("workers", "the same, sharing only the catalog's file"),
+    "workers_share_published": Figure("workers", "the same, exploring, after rates of items were published"),
     "train_exponent": Figure("training", "train --without-bpr: time grows with likes to the power", at_most(1.1)),
     "train_memory_exponent": Figure("training", "the same, memory", at_most(1.1)),
     "train_bpr_exponent": Figure("training", "train with BPR, as by default: time, likewise", at_most(1.1)),
