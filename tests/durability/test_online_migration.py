@@ -44,6 +44,9 @@ SAVE_USER = """
 NO_SUCH_TABLE = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)
 INVALID = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid"
 BUILDING = "SELECT pid FROM pg_stat_progress_create_index WHERE phase = 'waiting for old snapshots'"
+LOOKING_IN_A_TRANSACTION = (
+    "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT phase%' AND state LIKE 'idle in transaction%'"
+)
 
 
 @dataclass
@@ -275,4 +278,6 @@ def test_it_says_how_it_goes(
         opening = threading.Thread(target=lambda: open_store(postgres_server.url).close())
         opening.start()
         wait_for(lambda: "step 2 of 6, index slates_by_number: waiting for old snapshots" in capsys.readouterr().err)
+        assert value(holder, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT phase%'") == [1]
+        assert value(holder, LOOKING_IN_A_TRANSACTION) == [0], "an index could wait for this transaction for ever"
     opening.join()

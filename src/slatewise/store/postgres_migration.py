@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -52,12 +52,12 @@ def migrate(address: Address, read_only: bool) -> None:
             raise StoreError(
                 f"{address.where} is empty or was written by an older slatewise; let a server open it once"
             )
-        with migrating(address) as holder:
+        with migrating(address):
             for step in range(_version(connection), len(MIGRATIONS)):
                 if _version(connection) == 0:
                     _create(connection)
                     return
-                _run_online(connection, holder, step)
+                _run_online(connection, address, step)
                 _run_script(connection, step)
 
 
@@ -87,7 +87,7 @@ def _create(connection: Connection) -> None:
         connection.execute("INSERT INTO schema_version VALUES (%s)", (len(MIGRATIONS),))
 
 
-def _run_online(connection: Connection, holder: Connection, step: int) -> None:
+def _run_online(connection: Connection, address: Address, step: int) -> None:
     """Run the online part of a step; an index that is there already is not built again."""
     statements = online_part(step)
     for number, statement in enumerate(statements):
@@ -95,7 +95,7 @@ def _run_online(connection: Connection, holder: Connection, step: int) -> None:
         if match is None:
             connection.execute(statement)
         elif not _is_built(connection, match[1]):
-            with _telling(holder, f"step {number + 1} of {len(statements)}, index {match[1]}"):
+            with _telling(address, f"step {number + 1} of {len(statements)}, index {match[1]}"):
                 connection.execute(statement)
 
 
@@ -130,18 +130,25 @@ def _run_script(connection: Connection, step: int) -> None:
 
 
 @contextmanager
-def _telling(holder: Connection, what: str) -> Iterator[None]:
-    """Say on stderr how it goes, unless it is done soon."""
+def _telling(address: Address, what: str) -> Iterator[None]:
+    """Say on stderr how it goes, unless it is done soon.
+
+    Each look is a transaction of its own. One that went on would keep the building of an index waiting for ever, if it
+    looked just when that asks who else is looking at the tables.
+    """
     done = threading.Event()
 
     def tell() -> None:
-        while not done.wait(TELL_EVERY):
-            holder.execute("SELECT pg_stat_clear_snapshot()")  # else it is as it was when the transaction first looked
-            progress = holder.execute(PROGRESS).fetchall()
-            phase, share = progress[0] if progress else ("starting", None)
-            percent = "" if share is None else f" {share} %"
-            message = f"slatewise: bringing the store up to date: {what}: {phase}{percent}"
-            print(message, file=sys.stderr, flush=True)
+        if done.wait(TELL_EVERY):
+            return
+        with suppress(psycopg.Error), connect_for_maintenance(address) as watcher:
+            while not done.is_set():
+                progress = watcher.execute(PROGRESS).fetchall()
+                phase, share = progress[0] if progress else ("starting", None)
+                percent = "" if share is None else f" {share} %"
+                message = f"slatewise: bringing the store up to date: {what}: {phase}{percent}"
+                print(message, file=sys.stderr, flush=True)
+                done.wait(TELL_EVERY)
 
     thread = threading.Thread(target=tell, name="slatewise-progress", daemon=True)
     thread.start()
