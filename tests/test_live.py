@@ -119,7 +119,8 @@ def test_portions_say_what_all_at_once_would(monkeypatch: pytest.MonkeyPatch) ->
     assert found[0][2] == found[1][2] == 2 + 5
 
 
-def test_memory_is_bounded() -> None:
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slatewise.service.live_history.time.sleep", lambda _seconds: None)  # pauses for other threads
     recent, traffic = RecentSlates(), Traffic()
     for start in range(0, MAX_WAITING + 500, 500):
         names = [str(number) for number in range(start, start + 500)]
