@@ -110,14 +110,16 @@ def coordinates(columns: Floats) -> Floats:
     transpose(columns, residuals)
     for item in range(n_items):
         residual = residuals[item]
-        smallest = NEGLIGIBLE * sqrt(product(residual, residual))
-        for axis in range(rank):
-            direction = basis[axis]
-            along = product(direction, residual)
-            for number in range(dim):
-                residual[number] -= along * direction[number]
-            result[item, axis] = along
-        length = sqrt(product(residual, residual))
+        before, length = inf, sqrt(product(residual, residual))
+        smallest = NEGLIGIBLE * length
+        while smallest < length < 0.5 * before:  # what is left of a vector that nearly vanishes is not orthogonal yet
+            for axis in range(rank):
+                direction = basis[axis]
+                along = product(direction, residual)
+                for number in range(dim):
+                    residual[number] -= along * direction[number]
+                result[item, axis] += along
+            before, length = length, sqrt(product(residual, residual))
         if rank < len(basis) and length > smallest:
             for number in range(dim):
                 basis[rank, number] = residual[number] / length
