@@ -27,7 +27,7 @@ Integers = NDArray[np.int64]
 SPARE = 1 / 16
 LEAST_SPARE = 64
 LEAST_MAPPED = 1 << 26
-"""Arrays of fewer bytes are copied, which takes less time than the pages of a mapping."""
+"""Arrays of fewer bytes are copied, which takes less time than the pages of a mapping, unless they are shared."""
 MOST_DIFFERENT = 1 / 32
 """When a larger share of the rows differs from the file, a new file costs less than to write them all again."""
 
