@@ -132,6 +132,8 @@ FIGURES: dict[str, Figure] = {
     ),
     "workers_share_nothing": Figure("workers", "the same, sharing only the catalog's file"),
     "workers_share_published": Figure("workers", "the same, exploring, after rates of items were published"),
+    "publish_rates_ms": Figure("publications", "to publish 100 of 1,000,000 rates, and choose by them, ms"),
+    "publish_rates_copied_ms": Figure("publications", "the same, if tables were copied"),
     "train_exponent": Figure("training", "train --without-bpr: time grows with likes to the power", at_most(1.1)),
     "train_memory_exponent": Figure("training", "the same, memory", at_most(1.1)),
     "train_bpr_exponent": Figure("training", "train with BPR, as by default: time, likewise", at_most(1.1)),

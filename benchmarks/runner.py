@@ -32,13 +32,14 @@ GROUPS = {
     "hardest": "scale_slates.hardest",
     "trained": "scale_slates.trained",
     "workers": "scale_workers.run",
+    "publications": "publications.run",
     "sizes": "scale_sizes.run",
     "training": "training.run",
     "round_trips": "round_trips.run",
 }
 """The function of this package that measures each group, in the order in which they run."""
 NEEDS_DATA = ("data", "laboratory")
-SCALE = ("hardest", "trained", "workers", "sizes", "training", "round_trips")
+SCALE = ("hardest", "trained", "workers", "publications", "sizes", "training", "round_trips")
 """What is measured at scale: minutes, and memory for ten million items."""
 QUICK = tuple(group for group in GROUPS if group not in (*NEEDS_DATA, *SCALE))
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")

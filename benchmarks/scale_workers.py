@@ -10,24 +10,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import cast
 
-import numpy as np
-
-from benchmarks.inputs import Visitor
 from benchmarks.large_catalogs import random_tastes
 from benchmarks.measure import MissingError, python_environment
-from slatewise.belief.rates import Rates
-from slatewise.policies.calibrated import Calibrated
-
-PUBLICATIONS, MOVED_RATES = 4, 100
-"""How often rates are published, and how many move each time."""
+from benchmarks.publications import EXPLORE
 
 WORKER = """
 import sys
 from pathlib import Path
 from benchmarks.inputs import Visitor
-from benchmarks.scale_workers import follow_rates
+from benchmarks.publications import follow_rates
 from slatewise.catalog import Catalog
 from slatewise.catalog.mapped_arrays import share_through
 
@@ -35,7 +27,7 @@ share_through(Path(sys.argv[2]) if sys.argv[2] else None)
 explore = float(sys.argv[3])
 visitor = Visitor.returning("dc2b-calibrated", Catalog.load(sys.argv[1]), explore=explore)
 if explore:
-    follow_rates(visitor)
+    follow_rates(visitor, n_publications=4)
 print("ready", flush=True)
 for _ in sys.stdin:
     print(visitor.select().items.tolist(), flush=True)
@@ -54,7 +46,7 @@ def run(n_items: int = 1_000_000, n_workers: int = 4) -> dict[str, float]:
         several = proportional_bytes(large, n_workers) - proportional_bytes(small, n_workers)
         alone = proportional_bytes(large, n_workers, is_shared=False) - proportional_bytes(small, n_workers)
         rates = [
-            proportional_bytes(large, n, explore=0.5) - proportional_bytes(small, n, explore=0.5)
+            proportional_bytes(large, n, explore=EXPLORE) - proportional_bytes(small, n, explore=EXPLORE)
             for n in (1, n_workers)
         ]
     return {
@@ -62,18 +54,6 @@ def run(n_items: int = 1_000_000, n_workers: int = 4) -> dict[str, float]:
         "workers_share_nothing": alone / one,
         "workers_share_published": rates[1] / rates[0],
     }
-
-
-def follow_rates(visitor: Visitor) -> None:
-    """Let the policy of somebody choose by rates that are published again and again, as that of a service does."""
-    policy, random = cast(Calibrated, visitor.policy), np.random.default_rng(0)
-    mean, strength = policy.current.mean, policy.current.strength
-    for _ in range(PUBLICATIONS):
-        moved = random.choice(len(mean), min(MOVED_RATES, len(mean)), replace=False)
-        mean, strength = mean.copy(), strength.copy()
-        mean[moved], strength[moved] = 0.9 * mean[moved], strength[moved] + 1.0
-        visitor.policy = policy = policy.with_rates(Rates(mean, strength))
-        visitor.select()
 
 
 def proportional_bytes(catalog: Path, n_workers: int, is_shared: bool = True, explore: float = 0.0) -> int:

@@ -1,5 +1,6 @@
 """Items appended to a catalog: every index stays, and the order in which changes came does not matter."""
 
+import math
 import uuid
 from typing import Any
 
@@ -8,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slatewise.catalog import Catalog, growing_arrays
-from slatewise.catalog.growing_arrays import with_rows
+from slatewise.catalog import Catalog, versioned_arrays
 from slatewise.catalog.identifiers import PackedText
 from slatewise.catalog.live_items import ItemContent, with_content
+from slatewise.catalog.versioned_arrays import with_rows
 
 KINDS: dict[str, Any] = {"int": int, "str": lambda number: f"ü{number}", "uuid": lambda number: uuid.UUID(int=number)}
 
@@ -105,15 +106,15 @@ def test_packed_text_with_changes(texts: list[str], changes: dict[int, str], mor
     assert list(PackedText.pack(texts).with_changes(changes)) == expected
 
 
-@pytest.mark.parametrize("least_mapped", [growing_arrays.LEAST_MAPPED, 1])
+@pytest.mark.parametrize("least_mapped", [versioned_arrays.LEAST_MAPPED, 1])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_arrays_that_grow_in_the_same_memory_are_those_of_copies(least_mapped: int, seed: int) -> None:
     """Any array may be grown or changed any number of times, and none sees what was made of it."""
     random = np.random.default_rng(seed)
     arrays = [(array := random.random((random.integers(1, 300), 2)), array.copy())]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growing_arrays, "LEAST_MAPPED", least_mapped)
-        patch.setattr(growing_arrays, "MOST_DIFFERENT", 0.5)
+        patch.setattr(versioned_arrays, "LEAST_MAPPED", least_mapped)
+        patch.setattr(versioned_arrays, "MOST_WRITTEN", math.inf)
         grow_and_change(arrays, random)
     for array, expected in arrays:
         np.testing.assert_array_equal(array, expected)

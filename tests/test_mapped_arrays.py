@@ -16,9 +16,9 @@ from benchmarks import scale_workers
 from benchmarks.large_catalogs import random_tastes
 from slatewise.catalog import Catalog, CatalogError
 from slatewise.catalog import mapped_arrays as module
-from slatewise.catalog.growing_arrays import with_rows
 from slatewise.catalog.mapped_arrays import DTYPES, is_mapped, map_arrays, share_through, shared
 from slatewise.catalog.model_files import write_arrays, write_manifest
+from slatewise.catalog.versioned_arrays import with_rows
 from slatewise.policies.calibrated import Calibrated
 from tests.support.recommending import make_catalog
 

@@ -1,5 +1,6 @@
 """What is prepared for slates after a change of some items is what would be prepared from scratch."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from slatewise.catalog import growing_arrays
-from slatewise.catalog.growing_arrays import with_rows
+from slatewise.catalog import versioned_arrays
+from slatewise.catalog.versioned_arrays import with_rows
 from slatewise.slates import Available, LinearItems, Scores, choose, pack_sets, quantized_updates, rules
 from slatewise.slates import quantized as quantized_module
 from slatewise.slates.quantized_updates import changed_items, changed_sets
@@ -19,11 +20,11 @@ from tests.test_quantized import DIM, KINDS, SEEDS, make_features
 K = 8
 
 
-@pytest.fixture(autouse=True, params=[growing_arrays.LEAST_MAPPED, 1], ids=["copied", "mapped"])
+@pytest.fixture(autouse=True, params=[versioned_arrays.LEAST_MAPPED, 1], ids=["copied", "mapped"])
 def always_quantized(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Small copies, whose versions are copies or, as those of large ones, mappings of a file."""
-    monkeypatch.setattr(growing_arrays, "LEAST_MAPPED", request.param)
-    monkeypatch.setattr(growing_arrays, "MOST_DIFFERENT", 0.5)
+    monkeypatch.setattr(versioned_arrays, "LEAST_MAPPED", request.param)
+    monkeypatch.setattr(versioned_arrays, "MOST_WRITTEN", math.inf)
     monkeypatch.setenv(quantized_module.VARIABLE, "1")
     monkeypatch.setattr(quantized_updates, "MOST_ADDED", 1.0)
 

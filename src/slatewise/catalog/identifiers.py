@@ -12,7 +12,7 @@ from typing import Any, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.catalog.growing_arrays import with_rows
+from slatewise.catalog.versioned_arrays import with_rows
 
 Identifier = int | str | uuid.UUID
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slatewise.catalog.additions import NewItems, expect_items
-from slatewise.catalog.growing_arrays import with_rows
 from slatewise.catalog.identifiers import Identifier
 from slatewise.catalog.model_files import CatalogError
 from slatewise.catalog.population import without_popularity
+from slatewise.catalog.versioned_arrays import with_rows
 
 if TYPE_CHECKING:
     from slatewise.catalog.catalog import Catalog

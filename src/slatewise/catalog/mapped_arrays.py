@@ -3,7 +3,7 @@
 Catalogs are mapped from their own files. What processes work out from them, such as tables for choosing slates, they
 can share through a directory: each file there is named after the sha256 of its content, so whoever comes to the same
 array finds it there. A process that dies harms nobody: files appear whole, are never changed, and go with the
-directory. Where a few rows of such an array change, the rest stays shared (`growing_arrays`).
+directory. Where a few rows of such an array change, the rest stays shared (`versioned_arrays`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
 
-from slatewise.catalog.growing_arrays import note_file
+from slatewise.catalog.versioned_arrays import add_file
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -79,7 +79,7 @@ def shared(array: NDArray[Any]) -> NDArray[Any]:
         with (path if path.exists() else write_array(path, rows)).open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             mapped: NDArray[Any] = np.ndarray(rows.shape, rows.dtype, buffer=content)
-            kept = note_file(mapped, os.dup(file.fileno()))
+            kept = add_file(mapped, os.dup(file.fileno()))
     except OSError:  # the disk is full, or the file has just been removed
         return _read_only(rows)
     weakref.finalize(kept, path.unlink, missing_ok=True).atexit = False

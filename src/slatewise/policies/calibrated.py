@@ -20,9 +20,9 @@ from slatewise import belief
 from slatewise.belief.gaussian import Factored
 from slatewise.belief.rates import Rates
 from slatewise.catalog import Catalog
-from slatewise.catalog.growing_arrays import MOST_DIFFERENT, with_rows
 from slatewise.catalog.mapped_arrays import shared
 from slatewise.catalog.taste import category_columns, taste_categories
+from slatewise.catalog.versioned_arrays import with_rows
 from slatewise.evidence import Evidence
 from slatewise.policies.protocol import (
     Booleans,
@@ -63,7 +63,7 @@ HALFWAY = 3.0
 LEAST_WEIGHT = 0.05
 """Skips that weigh less are made up for as if they weighed so much; without any there would be nothing to go by."""
 LARGEST_CHANGED_SHARE = 1 / 50
-"""After changes of so large a share of the items, the int8 copy of all is made again."""
+"""After changes of so large a share of the items, the int8 copy of all is made again; at once, all that is prepared."""
 APPROXIMATE_FROM = 1_000_000
 """Of fewer items, slates are chosen exactly, whatever the options say."""
 EXPLORING = 8
@@ -280,7 +280,7 @@ class Calibrated:
         vars(other)["current"] = rates
         changed = np.flatnonzero((rates.mean != self.current.mean) | (rates.strength != self.current.strength))
         is_level_moved = self.catalog.knows_nothing and self.current.mean is self.rates  # see `_tastes`
-        if "features" in vars(self) and not is_level_moved and len(changed) <= MOST_DIFFERENT * len(rates.mean):
+        if "features" in vars(self) and not is_level_moved and len(changed) <= LARGEST_CHANGED_SHARE * len(rates.mean):
             vars(other)["features"] = with_rows(self.features, len(rates.mean), changed, other._features(changed))
             other._reuse_items(self, changed)
         return other

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from slatewise.catalog import Catalog
 from slatewise.catalog.blocked_text import BlockedText
-from slatewise.catalog.growing_arrays import with_rows
 from slatewise.catalog.identifiers import LARGEST, SMALLEST, Identifier
 from slatewise.catalog.live_items import ItemContent, with_content
+from slatewise.catalog.versioned_arrays import with_rows
 from slatewise.recommender.attributes import kind_of
 from slatewise.store.protocol import Store, Transaction
 from slatewise.store.records import ItemId, ItemRecord, ItemTable

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from slatewise.catalog.growing_arrays import claim_spare_rows, next_version, with_rows
+from slatewise.catalog.versioned_arrays import claim_spare_rows, next_version, with_rows
 from slatewise.slates.kernels import BLOCK, Floats, Integers, Vectors, read_only, squared_lengths
 from slatewise.slates.quantized import LARGEST_CODE, NOT_QUANTIZED, SAFETY, SHORTEST_SCALE, TRUSTED_LENGTHS, Quantized
 from slatewise.slates.rules import CategorySets, pack_sets

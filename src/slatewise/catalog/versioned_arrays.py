@@ -5,7 +5,7 @@ second gets a version of its own. Nobody who has the array as it was sees the ro
 
 Where rows change, the next version of a small array is a copy. The rows of a large one are in a file: one in memory, or
 one that processes share (`mapped_arrays`). Each version maps that file for itself, and the system copies only the pages
-that are written. When too many rows differ from the file, the next version begins a new one.
+that are written. When that would be most of them, the next version begins a new file.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Integers = NDArray[np.int64]
 
 SPARE = 1 / 16
 LEAST_SPARE = 64
-LEAST_MAPPED = 1 << 26
+LEAST_MAPPED = 1 << 25
 """Arrays of fewer bytes are copied, which takes less time than the pages of a mapping, unless they are shared."""
-MOST_DIFFERENT = 1 / 32
-"""When a larger share of the rows differs from the file, a new file costs less than to write them all again."""
+MOST_WRITTEN = 1 / 2
+"""When the pages that a version would write make a larger share of the array, it costs less to write all of it."""
 
 NO_ROWS = np.zeros(0, dtype=np.int64)
 
@@ -119,7 +119,7 @@ def next_version(array: NDArray[Any], n_rows: int, changed: Integers, n_used: in
     `claim_spare_rows` is then asked in.
     """
     file, differing = _file_of(array, n_rows, changed)
-    if file is None and len(changed) <= MOST_DIFFERENT * n_rows:
+    if file is None and _is_worth_a_mapping(array, len(changed)):
         file = RowsFile.of(array, _with_spare(n_rows))
         differing = np.unique(changed[changed < len(array) - 1])
     rows = None if file is None else file.version(array, differing)
@@ -137,16 +137,22 @@ def _file_of(array: NDArray[Any], n_rows: int, changed: Integers) -> tuple[RowsF
     if room is None or room.file is None or n_rows > room.file.shape[0] or array.shape[1:] != room.file.shape[1:]:
         return None, NO_ROWS
     differing = np.union1d(room.differing, changed[changed < room.file.n_fixed])
-    n_different = len(differing) + len(array) - room.file.n_fixed
-    return (None, NO_ROWS) if n_different > max(1, MOST_DIFFERENT * len(array)) else (room.file, differing)
+    n_written = len(differing) + len(array) - room.file.n_fixed
+    return (room.file, differing) if _is_worth_a_mapping(array, n_written) else (None, NO_ROWS)
+
+
+def _is_worth_a_mapping(array: NDArray[Any], n_written: int) -> bool:
+    """Return whether writing so many rows of an array takes few enough pages, one each or more."""
+    row_bytes = array.itemsize * math.prod(array.shape[1:])
+    return n_written * max(mmap.PAGESIZE, row_bytes) <= MOST_WRITTEN * array.nbytes
 
 
 def _with_spare(n_rows: int) -> int:
     return n_rows + max(LEAST_SPARE, int(SPARE * n_rows))
 
 
-def note_file(rows: NDArray[Any], descriptor: int) -> RowsFile:
-    """Note that an array is all that a file holds, so that its next versions map that file; the descriptor is ours."""
+def add_file(rows: NDArray[Any], descriptor: int) -> RowsFile:
+    """Say that a file holds the rows of an array, so that its next versions map that file; the descriptor is ours."""
     file = RowsFile(descriptor, rows.shape, len(rows) - 1)
     _remember(rows, Room(-1, file))
     return file
