@@ -20,8 +20,10 @@ from slatewise.catalog.mapped_arrays import DTYPES, is_mapped, map_arrays, share
 from slatewise.catalog.model_files import write_arrays, write_manifest
 from slatewise.catalog.versioned_arrays import with_rows
 from slatewise.policies.calibrated import Calibrated
+from tests.conftest import missing
 from tests.support.recommending import make_catalog
 
+SMAPS = Path("/proc/self/smaps_rollup")
 LARGE = np.arange(1 << 19, dtype=np.float32).reshape(-1, 8)
 
 
@@ -142,9 +144,11 @@ def test_a_version_takes_memory_for_what_differs(is_shared: bool) -> None:
 
 def own_mb() -> float:
     """Return the memory of this process that is no file's: what it has written."""
-    found = re.search(r"Anonymous: +(\d+) kB", Path("/proc/self/smaps_rollup").read_text())
-    assert found is not None
-    return int(found[1]) / 1024
+    if not SMAPS.exists():
+        missing(str(SMAPS))
+    anonymous = re.search(r"Anonymous: +(\d+) kB", SMAPS.read_text())
+    assert anonymous is not None
+    return int(anonymous[1]) / 1024
 
 
 def ask(process: "subprocess.Popen[str]") -> str:
@@ -185,4 +189,4 @@ def test_workers_hold_the_vectors_once() -> None:
     measured = scale_workers.run(n_items=60_000, n_workers=3)
     assert measured["workers_share_vectors"] < 1.7
     assert measured["workers_share_nothing"] > measured["workers_share_vectors"] + 0.5
-    assert 1.0 <= measured["workers_share_published"] < 3.0
+    assert measured["workers_share_published"] < 1.9, "it is 2.04 if each copies its tables"

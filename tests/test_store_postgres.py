@@ -27,6 +27,7 @@ from slatewise.store import (
     postgres_writer,
 )
 from slatewise.store.postgres import PostgresStore
+from slatewise.store.postgres_connection import Address, connect
 from slatewise.store.postgres_writer import N_WRITERS
 from slatewise.store.protocol import BeliefRecord, Transaction, UserRecord
 from slatewise.store.sql import SqlTransaction
@@ -247,11 +248,12 @@ def test_a_work_that_waits_for_users_locks_none_before_it_says_so(store: Postgre
             found = other.execute("SELECT 1 FROM slatewise.users WHERE user_id = 'v' FOR UPDATE SKIP LOCKED").fetchall()
         return len(found)
 
-    with store._pool.session() as session:
-        n_free = {
-            lock: postgres_batch.commit_jobs(session, "here", [work], lock)[0].result
-            for lock in (postgres_batch.lock_patiently, postgres_batch.lock_if_free)
-        }
+    session = connect(Address.of(url))
+    n_free = {
+        lock: postgres_batch.commit_jobs(session, "here", [work], lock)[0].result
+        for lock in (postgres_batch.lock_patiently, postgres_batch.lock_if_free)
+    }
+    session.close()
     assert n_free == {postgres_batch.lock_patiently: 1, postgres_batch.lock_if_free: 0}
 
 
